@@ -30,7 +30,9 @@ class BuildPy(build_py):
         if not self.editable_mode:
             for source, target in TREES.items():
                 ignored = shutil.ignore_patterns("__pycache__")
-                shutil.copytree(source, f"{self.build_lib}/{target}", ignore=ignored, dirs_exist_ok=True)
+                shutil.copytree(
+                    source, f"{self.build_lib}/{target}", ignore=ignored, dirs_exist_ok=True
+                )
             for source, target in FILES.items():
                 shutil.copyfile(source, f"{self.build_lib}/{target}")
 

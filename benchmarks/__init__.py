@@ -3,4 +3,6 @@
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "plugins"))  # as the Makefile and pytest do
+sys.path.append(
+    str(Path(__file__).resolve().parents[1] / "plugins")
+)  # as the Makefile and pytest do

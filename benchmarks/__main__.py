@@ -50,12 +50,22 @@ MARKS = ("<!-- bench:begin -->", "<!-- bench:end -->")
 def main() -> int:
     """Run all parts, or those named on the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all if none is named")
-    parser.add_argument("--against", metavar="COMMIT", help=f"what {' and '.join(COMPARED)} compare this checkout with")
-    parser.add_argument("--report", type=Path, help="a text whose table of figures is replaced by this run's")
+    parser.add_argument(
+        "parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all if none is named"
+    )
+    parser.add_argument(
+        "--against",
+        metavar="COMMIT",
+        help=f"what {' and '.join(COMPARED)} compare this checkout with",
+    )
+    parser.add_argument(
+        "--report", type=Path, help="a text whose table of figures is replaced by this run's"
+    )
     given = parser.parse_args()
     if unknown := [name for name in given.parts if name not in (*PARTS, *COMPARED)]:
-        parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join((*PARTS, *COMPARED))}")
+        parser.error(
+            f"no such part: {', '.join(unknown)}; there are {', '.join((*PARTS, *COMPARED))}"
+        )
     if bool({*COMPARED} & {*given.parts}) != bool(given.against):
         parser.error(f"{' or '.join(COMPARED)}, and --against COMMIT, go together")
     # As after an installation. Where Python must not write bytecode (PYTHONDONTWRITEBYTECODE), each process would
@@ -69,7 +79,9 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="krake-bench-") as directory:
             # Here, not above: each measured process imports this module again, and what it imports would be counted.
             more = [given.against] if name in COMPARED else []
-            found: list[Row] = importlib.import_module(f"benchmarks.{name}").run(Path(directory), *more)
+            found: list[Row] = importlib.import_module(f"benchmarks.{name}").run(
+                Path(directory), *more
+            )
         for row in found:  # it is minutes to the table
             print(f"  {row.what}: {row.value} {row.verdict}".rstrip(), file=sys.stderr, flush=True)
         rows += found
@@ -77,14 +89,20 @@ def main() -> int:
     print_rows(rows)
     print(*(facts := _facts(begun, given.parts, loops)), sep="\n")
     if given.report:
-        replace_figures(given.report, "\n".join([*(f"* {fact}" for fact in facts), "", markdown(rows)]))
+        replace_figures(
+            given.report, "\n".join([*(f"* {fact}" for fact in facts), "", markdown(rows)])
+        )
     return 0
 
 
 def _facts(begun: str, parts: list[str], loops: list[float]) -> list[str]:
     command = "make bench" + (' PARTS="' + " ".join(parts) + '"' if parts else "")
     with ahead() as granted:
-        by_clock = "ahead of all other programs" if granted else "among other programs, which slow them down"
+        by_clock = (
+            "ahead of all other programs"
+            if granted
+            else "among other programs, which slow them down"
+        )
     return [
         f"`{command}`, Krake {VERSION}",
         machine(),

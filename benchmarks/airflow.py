@@ -35,7 +35,12 @@ RUNS = 5
 SECTIONS: dict[str, Any] = {
     "crawl": {"max_iterations": 5},
     "urls": {"scope": "hosts"},
-    "fetch": {"host_delay_s": 0.0, "ip_delay_s": 0.0, "processes": 1, "allow_networks": ["127.0.0.0/8"]},
+    "fetch": {
+        "host_delay_s": 0.0,
+        "ip_delay_s": 0.0,
+        "processes": 1,
+        "allow_networks": ["127.0.0.0/8"],
+    },
 }
 
 
@@ -56,7 +61,13 @@ def on_one_machine(directory: Path, serving: Serving) -> list[Row]:
         rows = compared("one machine", api, library_s)
     with running(directory / "many", {**SECTIONS, "crawl": {"max_iterations": MANY}}) as api:
         took_s = median(seconds_of_failed_run(api, MANY) for _ in range(RUNS))
-        return [*rows, Row(f"airflow, one machine: a failed run of {MANY} iterations is over after", f"{took_s:.1f} s")]
+        return [
+            *rows,
+            Row(
+                f"airflow, one machine: a failed run of {MANY} iterations is over after",
+                f"{took_s:.1f} s",
+            ),
+        ]
 
 
 @contextmanager
@@ -109,7 +120,9 @@ def compared(where: str, api: Api, library_s: float) -> list[Row]:
                 return [Row(f"airflow, {where}", f"not measured: the run ended as {state}")]
             found.append(api.times(run))
     wall_s = median(times[""][1] - times[""][0] for times in found[1:])
-    levels = 1 + 2 * ITERATIONS + 4  # inject, the iterations, settle next to maintain_keys, export to finalizer
+    levels = (
+        1 + 2 * ITERATIONS + 4
+    )  # inject, the iterations, settle next to maintain_keys, export to finalizer
     rounds_s, failed_s = [], []
     for _ in range(RUNS):
         run = api.trigger(seeds="", iterations=ITERATIONS)
@@ -118,7 +131,10 @@ def compared(where: str, api: Api, library_s: float) -> list[Row]:
         rounds_s.append(empty["iteration_1.commit"][1] - empty["inject"][1])
         failed_s.append(seconds_of_failed_run(api, ITERATIONS))
     return [
-        Row(f"airflow, {where}: trigger to success", f"{wall_s:.1f} s, {library_s:.1f} s by the library"),
+        Row(
+            f"airflow, {where}: trigger to success",
+            f"{wall_s:.1f} s, {library_s:.1f} s by the library",
+        ),
         Row(f"airflow, {where}: overhead", f"{(wall_s - library_s) / levels:.2f} s a level"),
         Row(f"airflow, {where}: a round with nothing to take", f"{median(rounds_s):.1f} s"),
         Row(f"airflow, {where}: a failed run is over after", f"{median(failed_s):.1f} s"),

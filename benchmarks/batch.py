@@ -43,9 +43,23 @@ def make_segment(config: Config) -> None:
         rows = [(url, file.tell(), file.write(_record(url, _text(rng, words)))) for url in urls]
     _write_pages(place, rows)
     _write_links(place, np.array([sha1(url.encode()).digest() for url in urls], dtype=object), urls)
-    counts = {"taken": PAGES, "deferred": 0, "pages": PAGES, "links": PAGES * LINKS_PER_PAGE, "outcomes": {"ok": PAGES}}
-    facts: dict[str, Any] = dict.fromkeys(("krake_version", "config_digest", "user_agent", "robots_policy"), "")
-    own: dict[str, Any] = {"take_id": "bench", "run_id": "bench", "iteration": 1, "folder": FOLDER, "node": NODE}
+    counts = {
+        "taken": PAGES,
+        "deferred": 0,
+        "pages": PAGES,
+        "links": PAGES * LINKS_PER_PAGE,
+        "outcomes": {"ok": PAGES},
+    }
+    facts: dict[str, Any] = dict.fromkeys(
+        ("krake_version", "config_digest", "user_agent", "robots_policy"), ""
+    )
+    own: dict[str, Any] = {
+        "take_id": "bench",
+        "run_id": "bench",
+        "iteration": 1,
+        "folder": FOLDER,
+        "node": NODE,
+    }
     manifest = Manifest(**own, **facts, counts=counts, started="1970-01-01T00:00:00Z")
     (place / MANIFEST_FILE).write_bytes(manifest.to_bytes())
     iteration: dict[str, Any] = {
@@ -87,8 +101,12 @@ def _write_pages(place: Path, rows: list[tuple[str, int, int]]) -> None:
         "warc_offset": [offset for _, offset, _ in rows],
         "warc_length": [length for _, _, length in rows],
     }
-    columns = [pa.array(known.get(field.name, [None] * count), field.type) for field in PAGES_SCHEMA]
-    pq.write_table(pa.Table.from_arrays(columns, schema=PAGES_SCHEMA), place / PAGES_NAME, compression="zstd")
+    columns = [
+        pa.array(known.get(field.name, [None] * count), field.type) for field in PAGES_SCHEMA
+    ]
+    pq.write_table(
+        pa.Table.from_arrays(columns, schema=PAGES_SCHEMA), place / PAGES_NAME, compression="zstd"
+    )
 
 
 def _write_links(place: Path, keys: np.ndarray[Any, Any], urls: list[str]) -> None:
@@ -115,7 +133,10 @@ def _write_links(place: Path, keys: np.ndarray[Any, Any], urls: list[str]) -> No
                 "followed": [True] * count,
                 "rule": ["accepted"] * count,
             }
-            columns = [pa.array(known.get(field.name, [None] * count), field.type) for field in LINKS_SCHEMA]
+            columns = [
+                pa.array(known.get(field.name, [None] * count), field.type)
+                for field in LINKS_SCHEMA
+            ]
             writer.write_table(pa.Table.from_arrays(columns, schema=LINKS_SCHEMA))
 
 
@@ -135,13 +156,19 @@ def _row(name: str, what: str, count: int, done: Measured, least: int) -> Row:
     """By the clock, and by the CPU."""
     rate = count / done.wall_s
     value = f"{rate:,.0f} {what}/s, {count / done.cpu_s:,.0f} a CPU-second ({count:,} {what})"
-    return Row(name, value, f"{least:,}/s on {CORES} cores", rate >= least if os.cpu_count() == CORES else None)
+    return Row(
+        name,
+        value,
+        f"{least:,}/s on {CORES} cores",
+        rate >= least if os.cpu_count() == CORES else None,
+    )
 
 
 def run(directory: Path) -> list[Row]:
     """Make the segment, then the three stages."""
     config = from_mapping(
-        {"servers": [NODE], "dfs_primary": "dfs", "scratch": {"directory": "scratch"}}, base=directory
+        {"servers": [NODE], "dfs_primary": "dfs", "scratch": {"directory": "scratch"}},
+        base=directory,
     )
     measure(make_segment, config)
     export = measure(_export, config)
@@ -150,8 +177,16 @@ def run(directory: Path) -> list[Row]:
     pages = PAGES / export.cpu_s
     peaks = [step.peak_mb for step in (export, link, finalize)]
     return [
-        Row("export", f"{pages:,.0f} pages/s per core ({PAGE_BYTES // 1000} KB each)", "2,000", pages >= 2000),
+        Row(
+            "export",
+            f"{pages:,.0f} pages/s per core ({PAGE_BYTES // 1000} KB each)",
+            "2,000",
+            pages >= 2000,
+        ),
         _row("linker", "links", PAGES * LINKS_PER_PAGE, link, 2_000_000),
         _row("finalizer", "arcs", finalize.result["arcs"], finalize, 2_000_000),
-        Row("export, linker, finalizer: peak memory", f"{', '.join(f'{peak:,.0f}' for peak in peaks)} MB"),
+        Row(
+            "export, linker, finalizer: peak memory",
+            f"{', '.join(f'{peak:,.0f}' for peak in peaks)} MB",
+        ),
     ]

@@ -69,11 +69,18 @@ def run(directory: Path) -> list[Row]:
     make_keys(directory / "keys", ROWS)
     make_round(directory, BEGAN, ROWS, 0)
     made = measure(make_table, directory, ROWS)
-    cost, is_met = f"CPU {made.cpu_s:.1f} s, {made.peak_mb:.0f} MB", 1e6 * made.cpu_s < MOST_US * made.result
-    rows = [Row(f"captures: update, {made.result:,} pages", cost, f"{MOST_US} us of CPU a page", is_met)]
+    cost, is_met = (
+        f"CPU {made.cpu_s:.1f} s, {made.peak_mb:.0f} MB",
+        1e6 * made.cpu_s < MOST_US * made.result,
+    )
+    rows = [
+        Row(f"captures: update, {made.result:,} pages", cost, f"{MOST_US} us of CPU a page", is_met)
+    ]
     for what, ending in (("a page", ""), ("a URL that no page has", "/none")):
         found: LookUp = measure(look_up, directory, ROWS, ending).result
         value = f"{found.cpu_ms:.1f} ms of CPU, {found.megabytes:.2f} MB read"
         is_met = found.cpu_ms < MOST_MS and found.megabytes < MOST_MB
-        rows.append(Row(f"captures: look-up of {what}", value, f"under {MOST_MS} ms, {MOST_MB} MB", is_met))
+        rows.append(
+            Row(f"captures: look-up of {what}", value, f"under {MOST_MS} ms, {MOST_MB} MB", is_met)
+        )
     return rows

@@ -65,8 +65,16 @@ def make_crawl(root: Path) -> None:
     """Write the iteration as the nodes would have left it, its texts, and an export with arcs."""
     folder = root / "dfs" / "crawl" / FOLDER
     for number, node in enumerate(NODES):
-        make_segment(folder / node, range(number * NODE_PAGES, min(PAGES, (number + 1) * NODE_PAGES)))
-    facts = {"run_id": "bench", "iteration": 1, "nodes": NODES, "routing": "host", "config_digest": ""}
+        make_segment(
+            folder / node, range(number * NODE_PAGES, min(PAGES, (number + 1) * NODE_PAGES))
+        )
+    facts = {
+        "run_id": "bench",
+        "iteration": 1,
+        "nodes": NODES,
+        "routing": "host",
+        "config_digest": "",
+    }
     sums = {"batch_sizes": {}, "taken_before": 0, "summed": [], "seeds": []}
     (folder / FileName.ITERATION).write_text(json.dumps({**facts, **sums}))
     stores = _stores(root)
@@ -82,9 +90,23 @@ def make_segment(place: Path, numbers: range) -> None:
     write_parquet(place / PAGES_NAME, PAGES_SCHEMA, _pages(place / WARC, numbers, lines))
     (place / INDEX_NAME).write_text("\n".join(sorted(lines)) + "\n")
     write_parquet(place / LINKS_NAME, LINKS_SCHEMA, _links(numbers))
-    own: dict[str, Any] = {"take_id": "bench", "run_id": "bench", "iteration": 1, "folder": FOLDER, "node": place.name}
-    named: dict[str, Any] = dict.fromkeys(("krake_version", "config_digest", "user_agent", "robots_policy"), "")
-    counts = {"taken": count, "deferred": 0, "pages": count, "links": count * LINKS_PER_PAGE, "outcomes": {"ok": count}}
+    own: dict[str, Any] = {
+        "take_id": "bench",
+        "run_id": "bench",
+        "iteration": 1,
+        "folder": FOLDER,
+        "node": place.name,
+    }
+    named: dict[str, Any] = dict.fromkeys(
+        ("krake_version", "config_digest", "user_agent", "robots_policy"), ""
+    )
+    counts = {
+        "taken": count,
+        "deferred": 0,
+        "pages": count,
+        "links": count * LINKS_PER_PAGE,
+        "outcomes": {"ok": count},
+    }
     files = [file_entry(place / name) for name in (WARC, PAGES_NAME, LINKS_NAME, INDEX_NAME)]
     manifest = Manifest(**own, **named, counts=counts, files=files, started="1970-01-01T00:00:00Z")
     (place / MANIFEST_FILE).write_bytes(manifest.to_bytes())
@@ -117,10 +139,24 @@ def _pages(warc: Path, numbers: range, lines: list[str]) -> Iterator[pa.RecordBa
 
 def _row(number: int, offset: int, length: int) -> dict[str, Any]:
     url = _url(number)
-    always = {"outcome": "ok", "status": 200, "depth": 1, "attempts": 1, "duration_ms": 1, "time": TIME}
+    always = {
+        "outcome": "ok",
+        "status": 200,
+        "depth": 1,
+        "attempts": 1,
+        "duration_ms": 1,
+        "time": TIME,
+    }
     mime = {"mime_declared": "text/html", "mime_detected": "text/html", "charset": "utf-8"}
     place = {"warc_file": WARC, "warc_offset": offset, "warc_length": length}
-    return {"key": sha1(url.encode()).digest(), "url": url, "host": url.split("/")[2], **always, **mime, **place}
+    return {
+        "key": sha1(url.encode()).digest(),
+        "url": url,
+        "host": url.split("/")[2],
+        **always,
+        **mime,
+        **place,
+    }
 
 
 def _record(url: str, body: bytes) -> bytes:
@@ -138,11 +174,21 @@ def _links(pages: range) -> Iterator[pa.RecordBatch]:
     chooser = np.random.default_rng(pages.start)
     for first in range(pages.start, pages.stop, BLOCK):
         numbers = range(first, min(pages.stop, first + BLOCK))
-        targets = (PAGES * chooser.random(len(numbers) * LINKS_PER_PAGE) ** 3).astype(np.int64).tolist()
-        sources = [sha1(_url(number).encode()).digest() for number in numbers for _ in range(LINKS_PER_PAGE)]
+        targets = (
+            (PAGES * chooser.random(len(numbers) * LINKS_PER_PAGE) ** 3).astype(np.int64).tolist()
+        )
+        sources = [
+            sha1(_url(number).encode()).digest()
+            for number in numbers
+            for _ in range(LINKS_PER_PAGE)
+        ]
         urls = list(map(_url, targets))
         always = {"anchor": "next page", "element": "a", "followed": True, "rule": "accepted"}
-        given = {"source": sources, "target": [sha1(url.encode()).digest() for url in urls], "target_url": urls}
+        given = {
+            "source": sources,
+            "target": [sha1(url.encode()).digest() for url in urls],
+            "target_url": urls,
+        }
         columns = [
             pa.array(given[field.name], field.type)
             if field.name in given
@@ -171,11 +217,23 @@ def run(directory: Path) -> list[Row]:
     """Return the rows of this part."""
     measure(make_crawl, directory)
     rows, cpu_s, peak_mb = [], 0.0, 0.0
-    for step, what in ((wet, "WET records"), (index, "rows of the index"), (graphs, "arcs of pages in BV, and groups")):
+    for step, what in (
+        (wet, "WET records"),
+        (index, "rows of the index"),
+        (graphs, "arcs of pages in BV, and groups"),
+    ):
         cost = measure(step, directory)
         cpu_s, peak_mb = cpu_s + cost.cpu_s, max(peak_mb, cost.peak_mb)
-        rows.append(Row(f"Common Crawl: {cost.result:,} {what}", f"CPU {cost.cpu_s:.1f} s, {cost.peak_mb:.0f} MB"))
+        rows.append(
+            Row(
+                f"Common Crawl: {cost.result:,} {what}",
+                f"CPU {cost.cpu_s:.1f} s, {cost.peak_mb:.0f} MB",
+            )
+        )
     budget = f"under {MOST_US} us a page, {MOST_MB} MB"
     us = 1e6 * cpu_s / PAGES
     is_met = us < MOST_US and peak_mb < MOST_MB
-    return [*rows, Row("Common Crawl: all of these", f"{us:.0f} us a page, {peak_mb:.0f} MB", budget, is_met)]
+    return [
+        *rows,
+        Row("Common Crawl: all of these", f"{us:.0f} us a page, {peak_mb:.0f} MB", budget, is_met),
+    ]

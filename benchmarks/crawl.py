@@ -115,9 +115,24 @@ def run(directory: Path) -> list[Row]:
     return [
         Row("crawl: web", f"{urls:,} URLs: {', '.join(web.names)}"),
         Row("crawl: wall", f"{urls / crawled.wall_s:,.0f} URLs/s"),
-        Row("crawl: CPU", f"{cpu_ms:.2f} ms a URL, start-up included", "0.70", cpu_ms <= 0.7 if whole else None),
-        Row("crawl: per core", f"{per_core:,.0f} URLs/s of CPU", "1,400", per_core >= 1400 if whole else None),
-        Row("crawl: peak memory of a process", f"{crawled.peak_mb:,.0f} MB", "400", crawled.peak_mb < 400),
+        Row(
+            "crawl: CPU",
+            f"{cpu_ms:.2f} ms a URL, start-up included",
+            "0.70",
+            cpu_ms <= 0.7 if whole else None,
+        ),
+        Row(
+            "crawl: per core",
+            f"{per_core:,.0f} URLs/s of CPU",
+            "1,400",
+            per_core >= 1400 if whole else None,
+        ),
+        Row(
+            "crawl: peak memory of a process",
+            f"{crawled.peak_mb:,.0f} MB",
+            "400",
+            crawled.peak_mb < 400,
+        ),
         _checkpoints(checkpoints.spent(log), crawled, config.segment.sync_interval_s),
     ]
 

@@ -29,7 +29,15 @@ from crawl_lib.crawldb import generate, update
 from crawl_lib.crawldir import FileName, Scopes
 from crawl_lib.dfsfiles import write_json_bytes
 from crawl_lib.sealed import MANIFEST_FILE, SEALED_VERSION
-from crawl_lib.segment import LINKS_NAME, LINKS_SCHEMA, PAGES_NAME, PAGES_SCHEMA, Manifest, file_entry, write_parquet
+from crawl_lib.segment import (
+    LINKS_NAME,
+    LINKS_SCHEMA,
+    PAGES_NAME,
+    PAGES_SCHEMA,
+    Manifest,
+    file_entry,
+    write_parquet,
+)
 from crawl_lib.segment.tables import PAGE_BLOCK_ROWS
 from crawl_lib.stores import Stores, open_stores
 
@@ -61,7 +69,9 @@ def make_keys(path: Path, count: int) -> None:
 
 def _keys(path: Path, numbers: np.ndarray) -> pa.Array:
     found = np.memmap(path, np.uint8).reshape(-1, 20)[numbers]
-    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(20), len(numbers), [None, pa.py_buffer(found.tobytes())])
+    return pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(20), len(numbers), [None, pa.py_buffer(found.tobytes())]
+    )
 
 
 def _table(schema: pa.Schema, count: int, columns: dict[str, Any]) -> pa.RecordBatch:
@@ -69,13 +79,22 @@ def _table(schema: pa.Schema, count: int, columns: dict[str, Any]) -> pa.RecordB
     arrays = []
     for field in schema:
         value = columns.get(field.name)
-        array = value if isinstance(value, pa.Array) else pa.repeat(pa.scalar(value, field.type), count)
+        array = (
+            value if isinstance(value, pa.Array) else pa.repeat(pa.scalar(value, field.type), count)
+        )
         arrays.append(array.cast(field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _pages(keys: Path, first: int, last: int, folder: int) -> Iterator[pa.RecordBatch]:
-    always = {"depth": 1, "outcome": "ok", "status": 200, "attempts": 1, "duration_ms": 1, "warc_file": "0.warc.gz"}
+    always = {
+        "depth": 1,
+        "outcome": "ok",
+        "status": 200,
+        "attempts": 1,
+        "duration_ms": 1,
+        "warc_file": "0.warc.gz",
+    }
     for begin in range(first, last, BLOCK):
         numbers = np.arange(begin, min(last, begin + BLOCK))
         digests = np.random.default_rng(begin).bytes(20 * len(numbers))
@@ -85,13 +104,19 @@ def _pages(keys: Path, first: int, last: int, folder: int) -> Iterator[pa.Record
             "host": pc.binary_join_element_wise(
                 "h", pa.array(numbers // PAGES_PER_HOST).cast("string"), ".example", ""
             ),
-            "time": pa.array((folder * 1000 + numbers % 3_600_000) * 1000, pa.timestamp("us", "UTC")),
+            "time": pa.array(
+                (folder * 1000 + numbers % 3_600_000) * 1000, pa.timestamp("us", "UTC")
+            ),
             "warc_offset": pa.array(numbers),
             "warc_length": 1,
-            "digest": pa.FixedSizeBinaryArray.from_buffers(pa.binary(20), len(numbers), [None, pa.py_buffer(digests)]),
+            "digest": pa.FixedSizeBinaryArray.from_buffers(
+                pa.binary(20), len(numbers), [None, pa.py_buffer(digests)]
+            ),
         }
         table = _table(PAGES_SCHEMA, len(numbers), {**always, **rows})
-        yield from (table.slice(at, PAGE_BLOCK_ROWS) for at in range(0, len(numbers), PAGE_BLOCK_ROWS))
+        yield from (
+            table.slice(at, PAGE_BLOCK_ROWS) for at in range(0, len(numbers), PAGE_BLOCK_ROWS)
+        )
 
 
 def _links(keys: Path, first: int, last: int, rows: int) -> Iterator[pa.RecordBatch]:
@@ -99,7 +124,10 @@ def _links(keys: Path, first: int, last: int, rows: int) -> Iterator[pa.RecordBa
     for begin in range(first, last, BLOCK):
         numbers = np.arange(begin, min(last, begin + BLOCK))
         targets = np.random.default_rng(begin).integers(0, rows, len(numbers) * LINKS_PER_PAGE)
-        ends = {"source": _keys(keys, np.repeat(numbers, LINKS_PER_PAGE)), "target": _keys(keys, targets)}
+        ends = {
+            "source": _keys(keys, np.repeat(numbers, LINKS_PER_PAGE)),
+            "target": _keys(keys, targets),
+        }
         always = {"element": "a", "followed": True, "rule": "accepted"}
         yield _table(LINKS_SCHEMA, len(targets), {**ends, "target_url": urls_of(targets), **always})
 
@@ -113,7 +141,13 @@ def make_segment(root: Path, folder: int, number: int, pages: int, rows: int) ->
     write_parquet(place / PAGES_NAME, PAGES_SCHEMA, _pages(root / "keys", first, last, folder))
     if rows:
         write_parquet(place / LINKS_NAME, LINKS_SCHEMA, _links(root / "keys", first, last, rows))
-    own = {"take_id": "bench", "run_id": "bench", "iteration": 1, "folder": str(folder), "node": node}
+    own = {
+        "take_id": "bench",
+        "run_id": "bench",
+        "iteration": 1,
+        "folder": str(folder),
+        "node": node,
+    }
     named = dict.fromkeys(("krake_version", "config_digest", "user_agent", "robots_policy"), "")
     count = last - first
     links = count * LINKS_PER_PAGE if rows else 0
@@ -129,29 +163,54 @@ def make_round(root: Path, folder: int, pages: int, rows: int) -> None:
         return
     place.mkdir(parents=True)
     with ProcessPoolExecutor() as pool:
-        for made in [pool.submit(make_segment, root, folder, one, pages, rows) for one in range(len(nodes_of(pages)))]:
+        for made in [
+            pool.submit(make_segment, root, folder, one, pages, rows)
+            for one in range(len(nodes_of(pages)))
+        ]:
             made.result()
-    facts = {"run_id": "bench", "iteration": 1, "nodes": nodes_of(pages), "routing": "host", "config_digest": ""}
-    sums = {"batch_sizes": {}, "taken_before": 0, "summed": [], "seeds": [], Scopes.DIGEST: Scopes.digest(b"")}
+    facts = {
+        "run_id": "bench",
+        "iteration": 1,
+        "nodes": nodes_of(pages),
+        "routing": "host",
+        "config_digest": "",
+    }
+    sums = {
+        "batch_sizes": {},
+        "taken_before": 0,
+        "summed": [],
+        "seeds": [],
+        Scopes.DIGEST: Scopes.digest(b""),
+    }
     (place / FileName.SCOPE).write_bytes(b"")
-    (place / FileName.ITERATION).write_bytes(write_json_bytes({**facts, **sums, "format_version": SEALED_VERSION}))
+    (place / FileName.ITERATION).write_bytes(
+        write_json_bytes({**facts, **sums, "format_version": SEALED_VERSION})
+    )
 
 
 def _stores(root: Path, nodes: list[str]) -> Stores:
     options = {"servers": nodes, "dfs_primary": "dfs", "scratch": {"directory": "scratch"}}
-    order = {"frontier": {"order": "crawldb"}, "urls": {"scope": "any"}, "batch": {"size": LISTED // len(nodes)}}
+    order = {
+        "frontier": {"order": "crawldb"},
+        "urls": {"scope": "any"},
+        "batch": {"size": LISTED // len(nodes)},
+    }
     return open_stores(from_mapping({**options, **order}, root))
 
 
 def grow(root: Path, nodes: list[str]) -> tuple[int, int]:
     """An update; returns how many rows there are then, and the most bytes of scratch."""
-    return _watched(root, lambda: int(update(_stores(root, nodes), now=datetime.now(UTC)).manifest["rows"]))
+    return _watched(
+        root, lambda: int(update(_stores(root, nodes), now=datetime.now(UTC)).manifest["rows"])
+    )
 
 
 def make_list(root: Path, nodes: list[str]) -> tuple[int, int]:
     """A list of what is due a day after the round; returns how many URLs it has, and the most bytes of scratch."""
     now = datetime.fromtimestamp(BEGAN, UTC) + timedelta(days=1)
-    return _watched(root, lambda: int(generate(_stores(root, nodes), "bench", 2, now=now)["listed"]))
+    return _watched(
+        root, lambda: int(generate(_stores(root, nodes), "bench", 2, now=now)["listed"])
+    )
 
 
 def _watched(root: Path, step: Callable[[], int]) -> tuple[int, int]:
@@ -174,7 +233,12 @@ def _watched(root: Path, step: Callable[[], int]) -> tuple[int, int]:
 def _own_bytes(root: Path) -> int:
     """In `scratch`, and in hidden folders of the crawl, the parts of the next version left out."""
     hidden = (root / "dfs" / "crawl").glob("*/.*/")
-    paths = [Path(at, name) for top in (root / "scratch", *hidden) for at, _, names in os.walk(top) for name in names]
+    paths = [
+        Path(at, name)
+        for top in (root / "scratch", *hidden)
+        for at, _, names in os.walk(top)
+        for name in names
+    ]
     total = 0
     for path in paths:
         if not path.name.startswith("part-"):
@@ -210,11 +274,22 @@ def run(directory: Path) -> list[Row]:
         with ahead():
             cost = measure(step, root, nodes)
         count, scratch = cost.result
-        what = f"update, {pages:,} pages and {pages * LINKS_PER_PAGE:,} links" if pages else "list of what is due"
+        what = (
+            f"update, {pages:,} pages and {pages * LINKS_PER_PAGE:,} links"
+            if pages
+            else "list of what is due"
+        )
         what = f"CrawlDb: {what} ({count:,} {'rows then' if pages else 'URLs'})"
         by_clock = f"{cost.wall_s:.0f} s, CPU {cost.cpu_s:.0f} s"
         rows.append(Row(what, by_clock, f"under {MOST_S[name]} s", cost.wall_s < MOST_S[name]))
         room = f"{cost.peak_mb:.0f} MB, {scratch / 1e9:.1f} GB of scratch"
         is_met = cost.peak_mb < MOST_MB and scratch < MOST_SCRATCH_GB * 1e9
-        rows.append(Row("CrawlDb: its memory and disk", room, f"under {MOST_MB} MB, {MOST_SCRATCH_GB} GB", is_met))
+        rows.append(
+            Row(
+                "CrawlDb: its memory and disk",
+                room,
+                f"under {MOST_MB} MB, {MOST_SCRATCH_GB} GB",
+                is_met,
+            )
+        )
     return rows

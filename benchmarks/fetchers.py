@@ -60,7 +60,9 @@ def fetcher(folder: Path, name: str, port: int, held_there: list[bool]) -> Itera
     command = [str(Path(sys.executable).with_name("krake")), "realtime", "fetcher", *words]
     with ExitStack() as stack:
         process = subprocess.Popen(
-            [*command, "--certificates", str(folder / "certificates")], stdout=subprocess.PIPE, text=True
+            [*command, "--certificates", str(folder / "certificates")],
+            stdout=subprocess.PIPE,
+            text=True,
         )
         held_there.append(stack.enter_context(held(process.pid)))
         with process:
@@ -77,7 +79,12 @@ def rate(folder: Path, port: int, count: int) -> float | None:
     folder.mkdir()
     make_certificates(folder / "certificates", NAMES[:count])
     ports = {name: free_port() for name in NAMES[:count]}
-    fetch: dict[str, Any] = {"host_delay_s": 0.1, "max_crawl_delay_s": 0.2, "ip_delay_s": 0.0, "connections": 200}
+    fetch: dict[str, Any] = {
+        "host_delay_s": 0.1,
+        "max_crawl_delay_s": 0.2,
+        "ip_delay_s": 0.0,
+        "connections": 200,
+    }
     config = make_config(
         folder,
         urls={"scope": "any", "max_depth": 0},
@@ -90,8 +97,15 @@ def rate(folder: Path, port: int, count: int) -> float | None:
             "fetchers": [{"name": name, "address": f"127.0.0.1:{ports[name]}"} for name in ports],
         },
     )
-    token, held_there = TokenFile(str(folder / "tokens.json")).add("bench", RIGHTS, URLS), list[bool]()
-    command = [str(Path(sys.executable).with_name("krake")), "--config", str(write_config(config, folder))]
+    token, held_there = (
+        TokenFile(str(folder / "tokens.json")).add("bench", RIGHTS, URLS),
+        list[bool](),
+    )
+    command = [
+        str(Path(sys.executable).with_name("krake")),
+        "--config",
+        str(write_config(config, folder)),
+    ]
     urls = [f"http://{address(number % HOSTS)}:{port}/0/{number}" for number in range(URLS)]
     with ExitStack() as stack:
         for name, listening in ports.items():

@@ -95,7 +95,11 @@ def by_hand(checkout: Path, directory: Path) -> list[Cost]:
     """Return the cost of all commands of one crawl by the code of a checkout, whose data are in a new directory."""
     config = _configure(directory)
     with Serving(WEB) as serving:
-        servers, before_s, began_s = psutil.Process().children(), _children_cpu_s(), time.monotonic()
+        servers, before_s, began_s = (
+            psutil.Process().children(),
+            _children_cpu_s(),
+            time.monotonic(),
+        )
         for command in BY_HAND:
             words = [serving.seeds[0] if word == "SEEDS" else word for word in command.split()]
             run = [checkout / ".venv/bin/krake", "--config", config, *words]
@@ -116,7 +120,11 @@ def _configure(directory: Path) -> Path:
 
 def _environment() -> dict[str, str]:
     """Return the variables of a user, whose Python keeps the bytecode that it has compiled."""
-    return {name: value for name, value in os.environ.items() if name not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")
+    }
 
 
 def _children_cpu_s() -> float:
@@ -145,10 +153,14 @@ def _airflow(checkout: Path, directory: Path) -> Iterator[Callable[[str], Cost]]
         next(line for line in lines if line == "ready\n")
 
         def run(seed: str) -> Cost:
-            print(json.dumps({"seeds": seed, "iterations": ITERATIONS}), file=server.stdin, flush=True)
+            print(
+                json.dumps({"seeds": seed, "iterations": ITERATIONS}), file=server.stdin, flush=True
+            )
             state, wall_s, cpu_s = json.loads(next(lines))
             if state != "success":
-                raise RuntimeError(f"{checkout}: the run ended as {state}; {directory}/home/logs says why")
+                raise RuntimeError(
+                    f"{checkout}: the run ended as {state}; {directory}/home/logs says why"
+                )
             return Cost(wall_s, cpu_s)
 
         yield run
@@ -158,7 +170,9 @@ def _airflow(checkout: Path, directory: Path) -> Iterator[Callable[[str], Cost]]
 Pair = tuple[Sequence[Cost], Sequence[Cost]]
 
 
-def in_turns(cost: Callable[[Path, Path], Sequence[Cost]], other: Path, directory: Path, turns: int) -> list[Pair]:
+def in_turns(
+    cost: Callable[[Path, Path], Sequence[Cost]], other: Path, directory: Path, turns: int
+) -> list[Pair]:
     """Return what this checkout and the other one cost in each turn; who begins changes each time.
 
     `cost`: returns the costs of a side in a new directory, one for each kind of figure.
@@ -180,7 +194,9 @@ def rows_of(what: str, pairs: Sequence[Pair], runs: slice, commit: str) -> list[
     budget = f"at most {BUDGET}" if commit.startswith(BEFORE) else ""
     rows = []
     for name, field in (("CPU", "cpu_s"), ("clock", "wall_s")):
-        values = [[median(getattr(one, field) for one in side[runs]) for side in pair] for pair in pairs]
+        values = [
+            [median(getattr(one, field) for one in side[runs]) for side in pair] for pair in pairs
+        ]
         ratios = sorted(this / other for this, other in values)
         this_s, other_s = (median(side) for side in zip(*values, strict=True))
         value = f"{median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}); medians {this_s:.2f}, {other_s:.2f} s"

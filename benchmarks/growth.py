@@ -41,7 +41,9 @@ def run(directory: Path) -> list[Row]:
     with OnePageServing() as sites:
         with ahead():
             start_s = cost_s(directory, sites, FEWEST)
-            costs = [(cost_s(directory, sites, hosts) - start_s) / (hosts - FEWEST) for hosts in HOSTS]
+            costs = [
+                (cost_s(directory, sites, hosts) - start_s) / (hosts - FEWEST) for hosts in HOSTS
+            ]
         watched = measure(crawl_watched, _queued(directory, sites, MOST_HOSTS), MOST_HOSTS)
     pages, seen = watched.result
     peak_mb = max(seen, default=0.0)

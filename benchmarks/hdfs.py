@@ -65,4 +65,7 @@ def run(directory: Path) -> list[Row]:
     local.write_bytes(os.urandom(MEGABYTES * MB))
     with Hdfs(directory / "hdfs") as cluster:
         figures = measure(transfer, f"{cluster.address}/krake/bench", str(local)).result
-    return [Row(f"HDFS: {name}", f"{rate:,.0f} MB/s, {cpu:.2f} ms CPU a MB") for name, (rate, cpu) in figures.items()]
+    return [
+        Row(f"HDFS: {name}", f"{rate:,.0f} MB/s, {cpu:.2f} ms CPU a MB")
+        for name, (rate, cpu) in figures.items()
+    ]

@@ -24,7 +24,9 @@ DELAY_S = 4.0 * HOSTS / 1000
 """So good pages, half a second each, take five of six slots at a time."""
 MOST_RATIO = 1.11
 BAD_PATHS = ("/hang", "/drip-body", "/deaf", "/hang-in-body", "/drip-head", "/hang-in-head")
-SHAPE = Shape(good=500, pages=12, hostile=500, urls=2, delay_s=5.0, time_limit_s=8.0, connections=1000)
+SHAPE = Shape(
+    good=500, pages=12, hostile=500, urls=2, delay_s=5.0, time_limit_s=8.0, connections=1000
+)
 
 
 def seconds_of_good_pages(directory: Path, crowd: CrowdServing, seeds: list[str]) -> float:
@@ -35,14 +37,27 @@ def seconds_of_good_pages(directory: Path, crowd: CrowdServing, seeds: list[str]
         directory,
         nodes=1,
         urls={"max_depth": 0},
-        fetch={"processes": 2, "host_delay_s": DELAY_S, "ip_delay_s": 0.25, "time_limit_s": 10.0, "min_speed_s": 5.0},
+        fetch={
+            "processes": 2,
+            "host_delay_s": DELAY_S,
+            "ip_delay_s": 0.25,
+            "time_limit_s": 10.0,
+            "min_speed_s": 5.0,
+        },
     )
     outcomes = run_crawl(config, seeds, 1, process=False).outcomes()
     is_good = {url: f"//{GOOD}." in url for url in outcomes}
     assert {outcome for url, outcome in outcomes.items() if is_good[url]} == {"ok"}
-    assert {outcome for url, outcome in outcomes.items() if not is_good[url]} <= {"too_slow", "timeout", "host_gave_up"}
+    assert {outcome for url, outcome in outcomes.items() if not is_good[url]} <= {
+        "too_slow",
+        "timeout",
+        "host_gave_up",
+    }
     requests = crowd.log().requests[before:]
-    return max(request.start for request in requests if request.path.startswith("/good/")) - requests[0].start
+    return (
+        max(request.start for request in requests if request.path.startswith("/good/"))
+        - requests[0].start
+    )
 
 
 def slow_ratios(directory: Path) -> list[float]:

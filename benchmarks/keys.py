@@ -22,7 +22,11 @@ from tests.contracts.mariadb import PASSWORD, MariaDb, start_mariadb, why_not
 KEYS = 500_000
 BATCH = 50_000
 REPLICATION = 2
-SETTINGS = ("--innodb-flush-log-at-trx-commit=1", "--innodb-log-file-size=1G", "--innodb-buffer-pool-size=512M")
+SETTINGS = (
+    "--innodb-flush-log-at-trx-commit=1",
+    "--innodb-log-file-size=1G",
+    "--innodb-buffer-pool-size=512M",
+)
 """As a key server should have them: every commit on the disk, a log that need not be emptied all the time, and all keys
 in memory: with the default of 128 MB a key of three million was seen to cost the server three times the CPU."""
 TICKS_PER_S = 100
@@ -74,7 +78,9 @@ def on_sqlite(path: str) -> dict[str, Rate]:
         return rates(store, lambda: 0.0)
 
 
-def on_mariadb(servers: Sequence[str], pids: Sequence[int], database: str, connections: int) -> dict[str, Rate]:
+def on_mariadb(
+    servers: Sequence[str], pids: Sequence[int], database: str, connections: int
+) -> dict[str, Rate]:
     """The rates of these servers, two replicas if there are several. `known` asks the first replica only."""
     replication = min(REPLICATION, len(servers))
     config = KeyStorageConfig(
@@ -84,7 +90,11 @@ def on_mariadb(servers: Sequence[str], pids: Sequence[int], database: str, conne
         store.create()
         found = rates(store, lambda: sum(map(cpu_s, pids)))
     return {
-        name: Rate(rate.keys_per_s, rate.client_us, rate.server_us / (1 if name == "known" else replication))
+        name: Rate(
+            rate.keys_per_s,
+            rate.client_us,
+            rate.server_us / (1 if name == "known" else replication),
+        )
         for name, rate in found.items()
     }
 
@@ -129,4 +139,6 @@ def _rows(where: str, found: dict[str, Rate], budget: int = 0) -> list[Row]:
 def _row(what: str, rate: Rate, budget: int) -> Row:
     server = f", server {rate.server_us:.1f} us" if rate.server_us else ""
     value = f"{rate.keys_per_s:,.0f} keys/s (CPU a key: client {rate.client_us:.1f} us{server})"
-    return Row(what, value, f"{budget:,}", rate.keys_per_s >= budget) if budget else Row(what, value)
+    return (
+        Row(what, value, f"{budget:,}", rate.keys_per_s >= budget) if budget else Row(what, value)
+    )

@@ -49,7 +49,11 @@ class Docs:
 
 
 POSTGRESQL = Docs(ROOT / "postgresql-doc-15" / "html", "bookindex.html", r"bookindex\.html")
-PYTHON = Docs(ROOT / "python3.11" / "html", "genindex-all.html", r"(genindex.*|py-modindex|search|contents)\.html")
+PYTHON = Docs(
+    ROOT / "python3.11" / "html",
+    "genindex-all.html",
+    r"(genindex.*|py-modindex|search|contents)\.html",
+)
 ERLANG = Docs(ROOT / "erlang-doc", "doc/index.html", r"(.*index.*)\.html")
 
 
@@ -76,7 +80,10 @@ class Web:
                 if target != source and text:
                     anchors[target][text] += 1
         most = {url: Counter(dict(texts.most_common(ANCHORS))) for url, texts in anchors.items()}
-        return [replace(page, anchors=tuple(most.get(page.url, Counter()).elements())) for page in self.pages]
+        return [
+            replace(page, anchors=tuple(most.get(page.url, Counter()).elements()))
+            for page in self.pages
+        ]
 
     def boosts(self) -> Mapping[str, float]:
         """Return PageRanks by URL, divided by their mean."""
@@ -85,7 +92,11 @@ class Web:
         arcs = [
             (place, places[target], len(targets))
             for url, place in places.items()
-            if (targets := {target for target, _ in self.links[url] if target in places and target != url})
+            if (
+                targets := {
+                    target for target, _ in self.links[url] if target in places and target != url
+                }
+            )
             for target in targets
         ]
         sources, targets, degrees = np.array(arcs).T
@@ -93,7 +104,10 @@ class Web:
         is_dangling[sources] = False
         ranks = np.full(count, 1 / count)
         for _ in range(ROUNDS):
-            given = np.bincount(targets, ranks[sources] / degrees, count) + ranks[is_dangling].sum() / count
+            given = (
+                np.bincount(targets, ranks[sources] / degrees, count)
+                + ranks[is_dangling].sum() / count
+            )
             ranks = (1 - DAMPING) / count + DAMPING * given
         return dict(zip(places, (ranks * count).tolist(), strict=True))
 
@@ -111,9 +125,16 @@ def read_web(packages: Sequence[Docs], limit: int | None = None) -> Web:
 
 
 def _read(url: str, data: bytes) -> tuple[IndexedPage, list[tuple[str, str]]]:
-    parsed, html = parse_html(data, url=url, header_charset=None, config=ParseConfig()), data.decode("utf-8", "replace")
-    headings = " ".join(_plain(inside) for inside in re.findall(r"<h[1-3][ >](.*?)</h[1-3]>", html, re.DOTALL))
-    page = IndexedPage(key_of(url), url, main_text(html), 0, parsed.title or "", headings, language="en")
+    parsed, html = (
+        parse_html(data, url=url, header_charset=None, config=ParseConfig()),
+        data.decode("utf-8", "replace"),
+    )
+    headings = " ".join(
+        _plain(inside) for inside in re.findall(r"<h[1-3][ >](.*?)</h[1-3]>", html, re.DOTALL)
+    )
+    page = IndexedPage(
+        key_of(url), url, main_text(html), 0, parsed.title or "", headings, language="en"
+    )
     links = [
         (_target(url, href), anchor)
         for href, anchor in zip(*columns(parsed.links)[:2], strict=True)
@@ -130,10 +151,16 @@ def read_entries(docs: Docs) -> list[Entry]:
     html = (docs.folder / docs.index).read_text()
     base = f"http://{docs.host}/{docs.index}"
     entries = (
-        _entries(html, "dl", "dt", r",?\s*<a |, <em") if docs is POSTGRESQL else _entries(html, "ul", "li", "</a>")
+        _entries(html, "dl", "dt", r",?\s*<a |, <em")
+        if docs is POSTGRESQL
+        else _entries(html, "ul", "li", "</a>")
     )
     named = ((text, {_target(base, href) for href in hrefs}) for text, hrefs in entries)
-    return [Entry(text, frozenset(urls)) for text, urls in named if urls and re.match(r"(?!-).*[A-Za-z]", text)]
+    return [
+        Entry(text, frozenset(urls))
+        for text, urls in named
+        if urls and re.match(r"(?!-).*[A-Za-z]", text)
+    ]
 
 
 def _entries(html: str, nest: str, item: str, end: str) -> Iterator[tuple[str, list[str]]]:
@@ -141,7 +168,9 @@ def _entries(html: str, nest: str, item: str, end: str) -> Iterator[tuple[str, l
     above: list[str] = []
     text = ""
     items = rf"<{nest}>|</{nest}>|<{item}[^>]*>(.*?)(?=<{nest}>|</{item}>)"
-    for found in re.finditer(items, html[html.index("<h2 id=") if nest == "ul" else 0 :], re.DOTALL):
+    for found in re.finditer(
+        items, html[html.index("<h2 id=") if nest == "ul" else 0 :], re.DOTALL
+    ):
         if found[1] is not None:
             text = _plain(re.split(end, found[1], maxsplit=1)[0])
             yield (

@@ -51,7 +51,12 @@ def _mixed(ids: np.ndarray, seed: int) -> np.ndarray:
 def _keys(ids: np.ndarray, pages: int) -> pa.Array[Any]:
     """Keys in the order of pages, as evenly spread as digests are."""
     words = np.empty((len(ids), 5), ">u4")
-    words[:, :2] = (ids.astype(np.uint64) * np.uint64((2**64 - 1) // pages)).astype(">u8").view(">u4").reshape(-1, 2)
+    words[:, :2] = (
+        (ids.astype(np.uint64) * np.uint64((2**64 - 1) // pages))
+        .astype(">u8")
+        .view(">u4")
+        .reshape(-1, 2)
+    )
     words[:, 2:4] = _mixed(ids, 1).astype(">u8").view(">u4").reshape(-1, 2)
     words[:, 4] = _mixed(ids, 2).astype(np.uint32)
     return pa.Array.from_buffers(pa.binary(20), len(ids), [None, pa.py_buffer(words.tobytes())])
@@ -71,7 +76,9 @@ def _batches(pages: int) -> Iterator[pa.RecordBatch]:
         ids = np.arange(first, min(pages, first + BLOCK))
         there = np.arange(MOST_LINKS) <= (ids % MOST_LINKS)[:, None]
         ends = np.sort(np.where(there, (ids[:, None] * STEP + jumps) % pages, pages), axis=1)
-        rows = np.concatenate([np.full((len(ids), 1), -1), ends], axis=1)  # a page's own row comes first
+        rows = np.concatenate(
+            [np.full((len(ids), 1), -1), ends], axis=1
+        )  # a page's own row comes first
         rows, sources = rows[rows < pages], np.repeat(ids, 1 + there.sum(axis=1))
         is_own = pa.array(rows < 0)
         nothing = {field.name: pa.scalar(None, field.type) for field in OUTLINKS_SCHEMA}
@@ -79,12 +86,18 @@ def _batches(pages: int) -> Iterator[pa.RecordBatch]:
             "key": _keys(sources, pages),
             "url": _urls(sources, pages),
             "target": pc.if_else(is_own, nothing["target"], _keys(np.maximum(rows, 0), pages)),
-            "target_url": pc.if_else(is_own, nothing["target_url"], _urls(np.maximum(rows, 0), pages)),
+            "target_url": pc.if_else(
+                is_own, nothing["target_url"], _urls(np.maximum(rows, 0), pages)
+            ),
             "anchor": pc.if_else(is_own, nothing["anchor"], pa.scalar("a text")),
             "is_gone": pa.repeat(False, len(rows)),
-            "capture_time": pc.if_else(is_own, pa.scalar(MADE, pa.timestamp("us", "UTC")), nothing["capture_time"]),
+            "capture_time": pc.if_else(
+                is_own, pa.scalar(MADE, pa.timestamp("us", "UTC")), nothing["capture_time"]
+            ),
             "capture_segment": pc.if_else(is_own, pa.scalar("1/node"), nothing["capture_segment"]),
-            "seen_time": pc.if_else(is_own, pa.scalar(MADE, pa.timestamp("us", "UTC")), nothing["seen_time"]),
+            "seen_time": pc.if_else(
+                is_own, pa.scalar(MADE, pa.timestamp("us", "UTC")), nothing["seen_time"]
+            ),
         }
         batch = pa.record_batch(columns)
         for start in range(0, len(batch), GROUP_ROWS):
@@ -115,14 +128,21 @@ def rank(root: Path) -> float:
 def run(directory: Path, pages: int = PAGES) -> list[Row]:
     """The rows of this part."""
     make_links(directory, pages)
-    links = pages // MOST_LINKS * sum(range(1, MOST_LINKS + 1)) + sum(range(1, pages % MOST_LINKS + 1))
+    links = pages // MOST_LINKS * sum(range(1, MOST_LINKS + 1)) + sum(
+        range(1, pages % MOST_LINKS + 1)
+    )
     with ahead():
         cost = measure(rank, directory)
     times = max(1, pages // PAGES)
     most_s, rounds_s = MOST_S * times, MOST_ROUNDS_S * times
     what = f"LinkRank, {pages:,} pages, {links:,} links"
     return [
-        Row(what, f"{cost.wall_s:.1f} s, CPU {cost.cpu_s:.1f} s", f"under {most_s} s", cost.wall_s < most_s),
+        Row(
+            what,
+            f"{cost.wall_s:.1f} s, CPU {cost.cpu_s:.1f} s",
+            f"under {most_s} s",
+            cost.wall_s < most_s,
+        ),
         Row(
             "the ten rounds of that",
             f"{cost.result:.1f} s",
@@ -130,14 +150,19 @@ def run(directory: Path, pages: int = PAGES) -> list[Row]:
             cost.result < rounds_s,
         ),
         Row(
-            f"memory of that, {links:,} links", f"{cost.peak_mb:.0f} MB", f"under {MOST_MB} MB", cost.peak_mb < MOST_MB
+            f"memory of that, {links:,} links",
+            f"{cost.peak_mb:.0f} MB",
+            f"under {MOST_MB} MB",
+            cost.peak_mb < MOST_MB,
         ),
     ]
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks.linkrank", description=__doc__)
-    parser.add_argument("directory", type=Path, help="where the tables are made, if they are not there")
+    parser.add_argument(
+        "directory", type=Path, help="where the tables are made, if they are not there"
+    )
     parser.add_argument("--pages", type=int, default=PAGES, help="how many")
     given = parser.parse_args()
     print_rows(run(given.directory, given.pages))

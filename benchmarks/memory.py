@@ -31,7 +31,10 @@ def queue_by_hand(config: Config, first: Sequence[str], queued: int) -> None:
     """A queue of so many URLs as anyone may make one, `first` at its head, taken over by an iteration of one URL."""
     directory = Path(config.queue.local_dir) / "node"
     directory.mkdir(parents=True)
-    others = (f"http://host{number % HOSTS}.example/page/{number}" for number in range(queued - len(first)))
+    others = (
+        f"http://host{number % HOSTS}.example/page/{number}"
+        for number in range(queued - len(first))
+    )
     with (directory / "0").open("w") as file:
         file.writelines(f"{url}\n" for url in chain(first, others))
     NodeDirectory(directory).state.write_text(f"0\n{queued}\n")
@@ -82,7 +85,10 @@ def run(directory: Path) -> list[Row]:
     third = len(seen) // 3
     middle, last = max(seen[third : 2 * third], default=0.0), max(seen[2 * third :], default=0.0)
     return [
-        Row(f"memory: a queue of {QUEUED:,} URLs made by hand is taken over in", f"{adopted_s:.0f} s by the clock"),
+        Row(
+            f"memory: a queue of {QUEUED:,} URLs made by hand is taken over in",
+            f"{adopted_s:.0f} s by the clock",
+        ),
         Row(
             f"memory: peak of a process, {QUEUED:,} URLs queued, {pages:,} taken",
             f"{watched.peak_mb:,.0f} MB",

@@ -44,9 +44,17 @@ def run(directory: Path) -> list[Row]:
     more_mb = open_tab.megabytes - idle.megabytes
     return [
         Row(
-            "page: CPU of an open tab", f"{percent:.1f} % of a core", f"under {MOST_PERCENT} %", percent < MOST_PERCENT
+            "page: CPU of an open tab",
+            f"{percent:.1f} % of a core",
+            f"under {MOST_PERCENT} %",
+            percent < MOST_PERCENT,
         ),
-        Row("page: memory of an open tab", f"{more_mb:.0f} MB", f"under {MOST_MB} MB", more_mb < MOST_MB),
+        Row(
+            "page: memory of an open tab",
+            f"{more_mb:.0f} MB",
+            f"under {MOST_MB} MB",
+            more_mb < MOST_MB,
+        ),
     ]
 
 

@@ -41,8 +41,17 @@ def crawl(
     `directory`: a new one. `sections`: of the config, in place of those of the benchmark.
     """
     directory.mkdir()
-    command = [str(checkout / ".venv/bin/python"), "-c", _CRAWL, str(directory), json.dumps(sections or {}), *seeds]
-    said = subprocess.run(command, check=True, cwd=checkout, stdout=subprocess.PIPE, text=True).stdout
+    command = [
+        str(checkout / ".venv/bin/python"),
+        "-c",
+        _CRAWL,
+        str(directory),
+        json.dumps(sections or {}),
+        *seeds,
+    ]
+    said = subprocess.run(
+        command, check=True, cwd=checkout, stdout=subprocess.PIPE, text=True
+    ).stdout
     urls, cpu_s = json.loads(said.splitlines()[-1])
     return urls, cpu_s
 
@@ -55,25 +64,41 @@ def checkout_of(commit: str, directory: Path) -> Iterator[Path]:
     subprocess.run([*git, "add", "--quiet", "--detach", str(place), commit], check=True)
     try:
         # Without the variables of a make that runs this: its own would refuse them.
-        variables = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
-        subprocess.run(["make", "--quiet", "setup"], check=True, cwd=place, env=variables, stdout=sys.stderr)
-        subprocess.run([place / ".venv/bin/python", "-m", "compileall", "-q", "crawl_lib"], check=True, cwd=place)
+        variables = {
+            name: value for name, value in os.environ.items() if not name.startswith("MAKE")
+        }
+        subprocess.run(
+            ["make", "--quiet", "setup"], check=True, cwd=place, env=variables, stdout=sys.stderr
+        )
+        subprocess.run(
+            [place / ".venv/bin/python", "-m", "compileall", "-q", "crawl_lib"],
+            check=True,
+            cwd=place,
+        )
         yield place
     finally:
         subprocess.run([*git, "remove", "--force", str(place)], check=True)
 
 
-def in_pairs(other: Path, seeds: Sequence[str], directory: Path, pairs: int = PAIRS) -> list[tuple[float, float]]:
+def in_pairs(
+    other: Path, seeds: Sequence[str], directory: Path, pairs: int = PAIRS
+) -> list[tuple[float, float]]:
     """CPU seconds a URL of this checkout and of the other one, pair by pair; who begins changes each time."""
     found = []
     for number in range(1, pairs + 1):
         costs = {}
         for side in (PROJECT, other) if number % 2 else (other, PROJECT):
-            urls, cpu_s = crawl(side, seeds, directory / f"{number}-{'this' if side == PROJECT else 'other'}")
+            urls, cpu_s = crawl(
+                side, seeds, directory / f"{number}-{'this' if side == PROJECT else 'other'}"
+            )
             costs[side] = cpu_s / urls
         found.append((costs[PROJECT], costs[other]))
         told = f"{1000 * costs[PROJECT]:.3f} and {1000 * costs[other]:.3f} ms CPU a URL"
-        print(f"  pair {number} of {pairs}: {told}, {costs[PROJECT] / costs[other]:.3f}", file=sys.stderr, flush=True)
+        print(
+            f"  pair {number} of {pairs}: {told}, {costs[PROJECT] / costs[other]:.3f}",
+            file=sys.stderr,
+            flush=True,
+        )
     return found
 
 

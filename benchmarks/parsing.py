@@ -52,8 +52,12 @@ def _among_many(directory: Path) -> Row:
             text = default.replace("  name: krake ", f"  name: crawl-{number} ")
             (directory / str(count) / f"{number}.yml").write_text(text)
     with ahead():
-        found = _parse(directory, [f"crawl-0_crawl@{directory / str(count)}" for count in (1, CONFIGS)] * TASKS)
-    one, many = (statistics.median(entry["parse_s"] for entry in found[first::2]) for first in (0, 1))
+        found = _parse(
+            directory, [f"crawl-0_crawl@{directory / str(count)}" for count in (1, CONFIGS)] * TASKS
+        )
+    one, many = (
+        statistics.median(entry["parse_s"] for entry in found[first::2]) for first in (0, 1)
+    )
     return Row(
         f"a task's parse with {CONFIGS} configs, against one ({1000 * one:.0f} ms CPU)",
         f"{1000 * (many - one):+.0f} ms",
@@ -64,7 +68,12 @@ def _among_many(directory: Path) -> Row:
 
 def _parse(directory: Path, configs: list[str]) -> list[dict[str, Any]]:
     """All in one process, each as the DAG processor does, or as a task; see `tests.dags.parse`."""
-    variables = {**os.environ, **environment(directory / "home", Path(configs[0].rpartition("@")[2]))}
+    variables = {
+        **os.environ,
+        **environment(directory / "home", Path(configs[0].rpartition("@")[2])),
+    }
     command = [sys.executable, "-m", "tests.dags.parse", str(PROJECT / "dags"), *configs]
-    done = subprocess.run(command, env=variables, cwd=PROJECT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        command, env=variables, cwd=PROJECT, capture_output=True, text=True, check=True
+    )
     return [json.loads(line[6:]) for line in done.stdout.splitlines() if line.startswith("RESULT")]

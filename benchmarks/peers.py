@@ -48,8 +48,18 @@ def wget(seeds: Sequence[str], directory: Path) -> Peer | None:
     if program is None:
         return None
     warc = directory / "wget"
-    arguments = ["--quiet", "--no-config", "--recursive", "--level=inf", _FOLLOWED, f"--warc-file={warc}"]
-    return _peer([program, *arguments, f"--directory-prefix={directory / 'mirror'}", *seeds], Path(f"{warc}.warc.gz"))
+    arguments = [
+        "--quiet",
+        "--no-config",
+        "--recursive",
+        "--level=inf",
+        _FOLLOWED,
+        f"--warc-file={warc}",
+    ]
+    return _peer(
+        [program, *arguments, f"--directory-prefix={directory / 'mirror'}", *seeds],
+        Path(f"{warc}.warc.gz"),
+    )
 
 
 def scrapy(seeds: Sequence[str], directory: Path) -> Peer | None:
@@ -70,7 +80,9 @@ def _peer(command: Sequence[str], warc: Path) -> Peer | None:
 
 
 def _run(command: Sequence[str]) -> None:
-    subprocess.run(command, check=False, cwd=PROJECT)  # wget ends with 8 where an answer was an error, as 404
+    subprocess.run(
+        command, check=False, cwd=PROJECT
+    )  # wget ends with 8 where an answer was an error, as 404
 
 
 CRAWLERS: dict[str, Callable[[Sequence[str], Path], Peer | None]] = {
@@ -91,7 +103,11 @@ def in_turn(seeds: Sequence[str], directory: Path, rounds: int = ROUNDS) -> dict
             place.mkdir()
             peer = crawl(seeds, place)
             shutil.rmtree(place)  # a mirror and a WARC file of every round would fill a small disk
-            told = "failed, or is not installed" if peer is None else f"{peer.urls_per_cpu_s:,.0f} URLs/s of CPU"
+            told = (
+                "failed, or is not installed"
+                if peer is None
+                else f"{peer.urls_per_cpu_s:,.0f} URLs/s of CPU"
+            )
             print(f"  round {number} of {rounds}, {name}: {told}", file=sys.stderr, flush=True)
             found[name] += [] if peer is None else [peer]
     return found
@@ -99,20 +115,28 @@ def in_turn(seeds: Sequence[str], directory: Path, rounds: int = ROUNDS) -> dict
 
 def rows_of(found: dict[str, list[Peer]], whole: bool) -> list[Row]:
     """Medians, and Krake's against the others'. `whole`: all five trees were crawled, for which the budgets are."""
-    medians = {name: median(peer.urls_per_cpu_s for peer in peers) for name, peers in found.items() if peers}
+    medians = {
+        name: median(peer.urls_per_cpu_s for peer in peers)
+        for name, peers in found.items()
+        if peers
+    }
     rows = []
     for name, peers in found.items():
         budget = BUDGETS.get(name)
         if not peers:
             value, met = "not measured: it is not installed, or failed", None
         else:
-            slowest, fastest = (choose(peer.urls_per_cpu_s for peer in peers) for choose in (min, max))
+            slowest, fastest = (
+                choose(peer.urls_per_cpu_s for peer in peers) for choose in (min, max)
+            )
             value = f"{medians[name]:,.0f} URLs/s of CPU ({slowest:,.0f} to {fastest:,.0f}; {peers[0].urls:,} URLs)"
             met = None
             if budget:
                 times = medians["Krake"] / medians[name]
                 value, met = f"{times:.2f} x: {value}", times >= budget if whole else None
-        what = f"peers: {name}" if budget is None else f"peers: Krake against {name}, per CPU-second"
+        what = (
+            f"peers: {name}" if budget is None else f"peers: Krake against {name}, per CPU-second"
+        )
         rows.append(Row(what, value, f"{budget:g} x" if budget else "", met))
     return rows
 

@@ -38,7 +38,9 @@ def make_export(root: Path, count: int) -> None:
     jumps = np.random.default_rng(SEED).choice(count, MOST_LINKS, replace=False)
     back = pow(STEP, -1, count)  # count has no factor of STEP, which is a prime
     for name in (ARCS_OUT, ARCS_IN):
-        with pq.ParquetWriter(folder / name, ARC_SCHEMAS[name], compression="zstd", use_dictionary=False) as table:
+        with pq.ParquetWriter(
+            folder / name, ARC_SCHEMAS[name], compression="zstd", use_dictionary=False
+        ) as table:
             for ids in _blocks(count):
                 own = ids[:, None]
                 others = (own * STEP + jumps if name == ARCS_OUT else (own - jumps) * back) % count
@@ -46,7 +48,9 @@ def make_export(root: Path, count: int) -> None:
                 there = np.arange(MOST_LINKS) <= sources % MOST_LINKS
                 ends = np.sort(np.where(there, others, count), axis=1)
                 pairs = [np.repeat(ids, there.sum(axis=1)), ends[ends < count]]
-                table.write_table(pa.table([pa.array(one.astype(np.int32)) for one in pairs], ARC_SCHEMAS[name]))
+                table.write_table(
+                    pa.table([pa.array(one.astype(np.int32)) for one in pairs], ARC_SCHEMAS[name])
+                )
     with pq.ParquetWriter(folder / PAGES, EXPORT_SCHEMA, compression="zstd") as table:
         for ids in _blocks(count):
             table.write_table(_pages(ids.tolist()))
@@ -67,7 +71,9 @@ def _pages(ids: list[int]) -> pa.Table:
         if field.name in known or field.nullable:
             columns.append(pa.array(known.get(field.name, [None] * len(ids)), field.type))
         else:
-            columns.append(pa.array(["" if pa.types.is_string(field.type) else 0] * len(ids)).cast(field.type))
+            columns.append(
+                pa.array(["" if pa.types.is_string(field.type) else 0] * len(ids)).cast(field.type)
+            )
     return pa.table(columns, schema=EXPORT_SCHEMA)
 
 
@@ -84,8 +90,16 @@ def run(directory: Path) -> list[Row]:
     arcs, rounds = cost.result
     what = f"PageRank, {COUNT:,} pages, {arcs:,} arcs, {rounds} rounds"
     return [
-        Row(what, f"{cost.wall_s:.1f} s, CPU {cost.cpu_s:.1f} s", f"under {MOST_S} s", cost.wall_s < MOST_S),
         Row(
-            f"memory of that, {COUNT:,} pages", f"{cost.peak_mb:.0f} MB", f"under {MOST_MB} MB", cost.peak_mb < MOST_MB
+            what,
+            f"{cost.wall_s:.1f} s, CPU {cost.cpu_s:.1f} s",
+            f"under {MOST_S} s",
+            cost.wall_s < MOST_S,
+        ),
+        Row(
+            f"memory of that, {COUNT:,} pages",
+            f"{cost.peak_mb:.0f} MB",
+            f"under {MOST_MB} MB",
+            cost.peak_mb < MOST_MB,
         ),
     ]

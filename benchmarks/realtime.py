@@ -75,7 +75,9 @@ class Arrival:
         return f"http://{address(self.host)}:{port}/{self.hops}/{self.number}"
 
 
-def arrivals(rng: random.Random, rate: float, seconds: float, hosts: Sequence[int] = range(HOSTS)) -> list[Arrival]:
+def arrivals(
+    rng: random.Random, rate: float, seconds: float, hosts: Sequence[int] = range(HOSTS)
+) -> list[Arrival]:
     """Return arrivals of an open loop: Poisson in time, hosts uniform, 0 to 5 hops, 1 in the mean."""
     found, due_s = list[Arrival](), 0.0
     while (due_s := due_s + rng.expovariate(rate)) < seconds:
@@ -84,7 +86,9 @@ def arrivals(rng: random.Random, rate: float, seconds: float, hosts: Sequence[in
     return found
 
 
-def ideal(given: Sequence[Arrival], delay_s: float = DELAY_S, *, is_cold: bool = True) -> list[float]:
+def ideal(
+    given: Sequence[Arrival], delay_s: float = DELAY_S, *, is_cold: bool = True
+) -> list[float]:
     """Simulate an ideal fetcher; return when each URL ends, in seconds from the start.
 
     A host is asked for one thing at a time, with the delay after each answer. `is_cold`: first for robots.txt.
@@ -130,12 +134,16 @@ class Service:
     def note_memory(self) -> None:
         """Note the resident memory of each process."""
         for one in self.processes():
-            self.peak_mb[one.pid] = max(self.peak_mb.get(one.pid, 0.0), one.memory_info().rss / (1 << 20))
+            self.peak_mb[one.pid] = max(
+                self.peak_mb.get(one.pid, 0.0), one.memory_info().rss / (1 << 20)
+            )
 
     def client(self) -> httpx.AsyncClient:
         """A client with all rights."""
         headers = {"Authorization": f"Bearer {self.token}"}
-        return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=60.0, limits=httpx.Limits())
+        return httpx.AsyncClient(
+            base_url=self.url, headers=headers, timeout=60.0, limits=httpx.Limits()
+        )
 
 
 @dataclass
@@ -151,12 +159,18 @@ class Line:
         """Connect."""
         host, port = service.url.strip("/").rpartition("/")[2].split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
-        return cls(reader, writer, f"HTTP/1.1\r\nHost: {host}:{port}\r\nAuthorization: Bearer {service.token}\r\n")
+        return cls(
+            reader,
+            writer,
+            f"HTTP/1.1\r\nHost: {host}:{port}\r\nAuthorization: Bearer {service.token}\r\n",
+        )
 
     async def ask(self, method: str, path: str, body: object = None) -> tuple[int, bytes]:
         """Send a request; return the answer's status and body."""
         data = b"" if body is None else json.dumps(body).encode()
-        self.writer.write(f"{method} {path} {self.head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
+        self.writer.write(
+            f"{method} {path} {self.head}Content-Length: {len(data)}\r\n\r\n".encode() + data
+        )
         told = (await self.reader.readuntil(b"\r\n\r\n")).lower()
         length = int(told.partition(b"content-length:")[2].partition(b"\r\n")[0])
         return int(told.split(b" ", 2)[1]), await self.reader.readexactly(length)
@@ -170,7 +184,10 @@ class Line:
 def web() -> Iterator[tuple[int, dict[str, Any]]]:
     """Serve the hosts; gives the port, and a mapping that has the server's notes at the end."""
     with subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.liveweb"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "benchmarks.liveweb"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stdout is not None
         assert process.stdin is not None
@@ -193,7 +210,9 @@ def config_of(folder: Path, **sections: Any) -> Config:
     }
     tokens = {"tokens": str(folder / "tokens.json"), "listen": "127.0.0.1:0"}
     urls = {"scope": "any", "max_depth": 0}
-    return make_config(folder, urls=urls, fetch=fetch, parse={"facts": True}, realtime=tokens, **sections)
+    return make_config(
+        folder, urls=urls, fetch=fetch, parse={"facts": True}, realtime=tokens, **sections
+    )
 
 
 @contextmanager
@@ -201,7 +220,11 @@ def served(folder: Path, **sections: Any) -> Iterator[Service]:
     """Run the service. `sections`: of its config, besides those of `config_of`."""
     config = config_of(folder, frontier={"order": "crawldb", "routing": "host"}, **sections)
     token = TokenFile(config.realtime.tokens).add("bench", RIGHTS)
-    command = [str(Path(sys.executable).with_name("krake")), "--config", str(write_config(config, folder))]
+    command = [
+        str(Path(sys.executable).with_name("krake")),
+        "--config",
+        str(write_config(config, folder)),
+    ]
     environment = {**os.environ, PASSWORD_VARIABLE: PASSWORD}
     with subprocess.Popen(
         [*command, "serve", "realtime"], stdout=subprocess.PIPE, text=True, env=environment
@@ -226,7 +249,9 @@ def store() -> Iterator[dict[str, Any]]:
         yield {"key_storage": {"servers": [server.server], "database": database, "user": "krake"}}
 
 
-async def submit_all(service: Service, given: Sequence[Arrival], port: int) -> tuple[float, Counter[str]]:
+async def submit_all(
+    service: Service, given: Sequence[Arrival], port: int
+) -> tuple[float, Counter[str]]:
     """Submit each URL alone when it is due; return the start in POSIX seconds, and the decisions.
 
     The URLs go on `CONNECTIONS` connections.
@@ -250,7 +275,9 @@ async def _post(service: Service, due: asyncio.Queue[str | None], decisions: Cou
     line = await Line.open(service)
     while url := await due.get():
         status, answer = await line.ask("POST", "/v1/urls", {"urls": [url]})
-        decisions[json.loads(answer)["decisions"][0]["decision"] if status == ACCEPTED else str(status)] += 1
+        decisions[
+            json.loads(answer)["decisions"][0]["decision"] if status == ACCEPTED else str(status)
+        ] += 1
     line.close()
 
 
@@ -262,19 +289,29 @@ async def ends_of(service: Service, urls: Sequence[str]) -> dict[str, float]:
         while len(found) < len(urls) and time.monotonic() < until_s:
             left = [url for url in urls if url not in found]
             for start in range(0, len(left), 300):
-                answer = await client.post("/v1/pages:batch", json={"urls": left[start : start + 300]})
+                answer = await client.post(
+                    "/v1/pages:batch", json={"urls": left[start : start + 300]}
+                )
                 pages = answer.json()["pages"]
-                found |= {one["url"]: one["fetched_ms"] / 1000 for one in pages if one["state"] == "known"}
+                found |= {
+                    one["url"]: one["fetched_ms"] / 1000 for one in pages if one["state"] == "known"
+                }
             await asyncio.sleep(1.0)
     return found
 
 
-def added_by(service: Service, given: Sequence[Arrival], port: int, *, is_cold: bool = True) -> list[float]:
+def added_by(
+    service: Service, given: Sequence[Arrival], port: int, *, is_cold: bool = True
+) -> list[float]:
     """Submit arrivals, and return by how much each URL took longer than the ideal fetcher's."""
     began_s, _ = asyncio.run(submit_all(service, given, port))
     ends = asyncio.run(ends_of(service, [one.url(port) for one in given]))
     best = ideal(given, is_cold=is_cold)
-    return [ends[one.url(port)] - began_s - best[place] for place, one in enumerate(given) if one.url(port) in ends]
+    return [
+        ends[one.url(port)] - began_s - best[place]
+        for place, one in enumerate(given)
+        if one.url(port) in ends
+    ]
 
 
 def load(folder: Path, seconds: float) -> list[Row]:
@@ -291,9 +328,19 @@ def load(folder: Path, seconds: float) -> list[Row]:
     where = "MariaDB" if sections else "a file"
     what = f"realtime: {RATE} URLs/s for {seconds:.0f} s, {where}, {len(added):,} of {len(given):,} URLs"
     rows = [
-        Row(f"{what}: added to an ideal fetcher", f"median {middle:.3f} s", f"{MEDIAN_S} s", middle < MEDIAN_S),
+        Row(
+            f"{what}: added to an ideal fetcher",
+            f"median {middle:.3f} s",
+            f"{MEDIAN_S} s",
+            middle < MEDIAN_S,
+        ),
         Row(f"{what}: the same", f"p99 {p99:.3f} s", f"{P99_S} s", p99 < P99_S),
-        Row("realtime: shortest pause of a host", f"{notes['closest_s']:.3f} s", f"{DELAY_S} s", _is_polite(notes)),
+        Row(
+            "realtime: shortest pause of a host",
+            f"{notes['closest_s']:.3f} s",
+            f"{DELAY_S} s",
+            _is_polite(notes),
+        ),
     ]
     if collected is None or batch is None:
         return rows
@@ -308,7 +355,9 @@ def fast(folder: Path, seconds: float) -> list[Row]:
     given = arrivals(random.Random(4), FAST, seconds)
     with web() as (port, _), ahead(), served(folder) as service:
         half, end = asyncio.run(_lengths(service, given, port))
-    what = f"realtime: {FAST} URLs/s for {seconds:.0f} s: URLs that wait, in the middle and at the end"
+    what = (
+        f"realtime: {FAST} URLs/s for {seconds:.0f} s: URLs that wait, in the middle and at the end"
+    )
     return [Row(what, f"{half:,} and {end:,}", "no growth", end <= 1.25 * half + 25)]
 
 
@@ -325,7 +374,11 @@ async def _waiting(service: Service) -> int:
     line, found = await Line.open(service), list[int]()
     for _ in range(9):
         _, text = await line.ask("GET", "/metrics")
-        (number,) = [row.split()[1] for row in text.decode().splitlines() if row.startswith("krake_realtime_waiting ")]
+        (number,) = [
+            row.split()[1]
+            for row in text.decode().splitlines()
+            if row.startswith("krake_realtime_waiting ")
+        ]
         found.append(int(float(number)))
         await asyncio.sleep(0.05)
     line.close()
@@ -368,11 +421,22 @@ def fill(path: Path, rows: int) -> None:
     facts = {"title": "A title of usual length for a page", "description": "words " * 40}
     for start in range(0, rows, 1000):
         urls = [_known(number) for number in range(start, min(rows, start + 1000))]
-        wishes = [Wish(key_of(url), part_of(host_of(url)), request_bytes(Request(url=url))) for url in urls]
+        wishes = [
+            Wish(key_of(url), part_of(host_of(url)), request_bytes(Request(url=url)))
+            for url in urls
+        ]
         pages.submit(wishes)
-        document = [encoded(Document(url=url, outcome="ok", final_url=url, status=200, facts=facts)) for url in urls]
+        document = [
+            encoded(Document(url=url, outcome="ok", final_url=url, status=200, facts=facts))
+            for url in urls
+        ]
         day_ms = 86_400_000
-        pages.finish([Finished(wish.key, data, day_ms, 1) for wish, data in zip(wishes, document, strict=True)])
+        pages.finish(
+            [
+                Finished(wish.key, data, day_ms, 1)
+                for wish, data in zip(wishes, document, strict=True)
+            ]
+        )
     pages.close()
 
 
@@ -443,12 +507,20 @@ def overload(folder: Path, seconds: float) -> list[Row]:
         service.note_memory()
         memory_mb = sum(sorted(service.peak_mb.values())[-2:])
         time.sleep(CALM_S)
-        later = [replace(one, number=one.number + 1_000_000) for one in arrivals(random.Random(6), RATE, READ_S)]
+        later = [
+            replace(one, number=one.number + 1_000_000)
+            for one in arrivals(random.Random(6), RATE, READ_S)
+        ]
         added = added_by(service, later, port, is_cold=False)
     what = f"realtime: {OVERLOAD} URLs/s for {seconds:.0f} s"
     refused = decisions["429"]
     return [
-        Row(f"{what}: memory of both processes", f"{memory_mb:.0f} MB", f"{MOST_MB} MB", memory_mb < MOST_MB),
+        Row(
+            f"{what}: memory of both processes",
+            f"{memory_mb:.0f} MB",
+            f"{MOST_MB} MB",
+            memory_mb < MOST_MB,
+        ),
         Row(f"{what}: answers", f"{refused:,} of {len(given):,} are 429"),
         Row(
             f"{what}, {CALM_S} s later {RATE} URLs/s: added to an ideal fetcher",
@@ -456,7 +528,12 @@ def overload(folder: Path, seconds: float) -> list[Row]:
             f"{MEDIAN_S} s",
             median(added) < MEDIAN_S and len(added) == len(later),
         ),
-        Row(f"{what}: shortest pause of a host", f"{notes['closest_s']:.3f} s", f"{DELAY_S} s", _is_polite(notes)),
+        Row(
+            f"{what}: shortest pause of a host",
+            f"{notes['closest_s']:.3f} s",
+            f"{DELAY_S} s",
+            _is_polite(notes),
+        ),
     ]
 
 
@@ -471,7 +548,9 @@ def one_busy_host(folder: Path, seconds: float) -> list[Row]:
                 asyncio.run(_flood(service, port))
             began_s, _ = asyncio.run(submit_all(service, chain, port))
             ends = asyncio.run(ends_of(service, [one.url(port) for one in chain]))
-            took = [ends[one.url(port)] - began_s - one.due_s for one in chain if one.url(port) in ends]
+            took = [
+                ends[one.url(port)] - began_s - one.due_s for one in chain if one.url(port) in ends
+            ]
             p99[is_busy] = quantiles(took, n=100)[98]
     times = p99[True] / p99[False]
     what = "realtime: quiet hosts next to a host with 10,000 URLs"

@@ -87,7 +87,9 @@ class Web:
         self._age[pages] += late**2 / 2
 
 
-def simulate(web: Web, kind: str, days: int, a_round: int, interval_s: int = INTERVAL_S) -> Iterator[Numbers]:
+def simulate(
+    web: Web, kind: str, days: int, a_round: int, interval_s: int = INTERVAL_S
+) -> Iterator[Numbers]:
     """The days of a schedule; gives which pages were visited on each. `a_round`: so many may be."""
     pages = len(web.versions)
     interval = np.full(pages, interval_s)
@@ -99,16 +101,26 @@ def simulate(web: Web, kind: str, days: int, a_round: int, interval_s: int = INT
         changed = web.visit(visited, day)
         if kind == "adaptive":
             rate = np.where(changed, 1 - FASTER, 1 + SLOWER)
-            interval[visited] = np.clip(np.round(interval[visited] * rate).astype(np.int64), LEAST_S, MOST_S)
+            interval[visited] = np.clip(
+                np.round(interval[visited] * rate).astype(np.int64), LEAST_S, MOST_S
+            )
         due[visited] = day * DAY_S + np.minimum(interval[visited], ALWAYS_S)
         yield visited
 
 
-def freshness(kind: str, seed: int, *, pages: int = PAGES, fastest_days: float = 1.0, a_round: int = 0) -> Freshness:
+def freshness(
+    kind: str, seed: int, *, pages: int = PAGES, fastest_days: float = 1.0, a_round: int = 0
+) -> Freshness:
     """Of one web under a schedule, by `simulate`. `a_round`: what a round may visit, 0: one page of `SHARE`."""
     web = Web(pages, seed, fastest_days)
     # Where a round is limited, what a fixed interval says hardly counts: the pages take turns.
-    for _ in simulate(web, kind, DAYS, a_round or pages // SHARE, DAY_S if a_round and kind == "fixed" else INTERVAL_S):
+    for _ in simulate(
+        web,
+        kind,
+        DAYS,
+        a_round or pages // SHARE,
+        DAY_S if a_round and kind == "fixed" else INTERVAL_S,
+    ):
         pass
     return web.end(DAYS)
 
@@ -122,10 +134,15 @@ class Years:
 
     def __init__(self, directory: Path, webs: Sequence[Web], kind: str, a_round: int) -> None:
         self._directory, self._webs, self._kind = directory, webs, kind
-        urls = [[f"http://s{web}.example/{page}" for page in range(len(one.versions))] for web, one in enumerate(webs)]
+        urls = [
+            [f"http://s{web}.example/{page}" for page in range(len(one.versions))]
+            for web, one in enumerate(webs)
+        ]
         self._urls = [sorted(of_web, key=_key) for of_web in urls]
         self._places = {
-            _key(url): (web, page) for web, of_web in enumerate(self._urls) for page, url in enumerate(of_web)
+            _key(url): (web, page)
+            for web, of_web in enumerate(self._urls)
+            for page, url in enumerate(of_web)
         }
         self._first, self._others = self._stores(None), self._stores(a_round)
         seeds = "\n".join(url for of_web in self._urls for url in of_web)
@@ -134,10 +151,15 @@ class Years:
     def days(self, days: int) -> Iterator[list[Numbers]]:
         """The days of the schedule; gives which pages of each web were visited on each but the first, when all are."""
         for day in range(days):
-            stores, now = self._others if day else self._first, datetime.fromtimestamp(_BEGIN_S + day * DAY_S, UTC)
+            stores, now = (
+                self._others if day else self._first,
+                datetime.fromtimestamp(_BEGIN_S + day * DAY_S, UTC),
+            )
             update(stores, now=now)
             made = generate(stores, _RUN, day + 1, now=now)
-            with stores.storage.open_read(stores.crawl.at(FileName.LISTS, made["list"], KEYS_FILE)) as file:
+            with stores.storage.open_read(
+                stores.crawl.at(FileName.LISTS, made["list"], KEYS_FILE)
+            ) as file:
                 listed = pq.read_table(file).to_pylist()
             places = [self._places[row["key"]] for row in listed]
             visits = [
@@ -168,7 +190,9 @@ class Years:
         }
         return open_stores(from_mapping(mapping, self._directory))
 
-    def _segment(self, stores: Stores, folder: str, visits: Sequence[Numbers], now: datetime) -> None:
+    def _segment(
+        self, stores: Stores, folder: str, visits: Sequence[Numbers], now: datetime
+    ) -> None:
         """What a node would leave of these visits: a page's content says how often it has changed."""
         rows = [
             {
@@ -195,7 +219,13 @@ class Years:
         place.mkdir()
         pq.write_table(pa.Table.from_pylist(rows, PAGES_SCHEMA), place / PAGES_NAME)
         pq.write_table(LINKS_SCHEMA.empty_table(), place / LINKS_NAME)
-        counts = {"taken": len(rows), "deferred": 0, "pages": len(rows), "links": 0, "outcomes": {"ok": len(rows)}}
+        counts = {
+            "taken": len(rows),
+            "deferred": 0,
+            "pages": len(rows),
+            "links": 0,
+            "outcomes": {"ok": len(rows)},
+        }
         manifest = Manifest(
             krake_version=VERSION,
             take_id=folder,
@@ -230,7 +260,13 @@ def years(directory: Path, kind: str, pages: int = PAGES, days: int = DAYS) -> l
     return [web.end(days) for web in webs]
 
 
-FASTEST_DAYS = {"a minute": 1 / 1440, "10 minutes": 1 / 144, "an hour": 1 / 24, "6 hours": 1 / 4, "a day": 1.0}
+FASTEST_DAYS = {
+    "a minute": 1 / 1440,
+    "10 minutes": 1 / 144,
+    "an hour": 1 / 24,
+    "6 hours": 1 / 4,
+    "a day": 1.0,
+}
 LIMITED, UNLIMITED = f"{PAGES // SHARE} pages a round", "as many as adaptive finds due"
 _WIDTH, _HEIGHT, _LEFT, _TOP, _STEP, _ROOM, _LEAST, _MOST = 800, 290, 50, 40, 70, 200, 0.4, 1.0
 _COLOURS = {"adaptive": "#0b6e99", "fixed": "#b5651d"}
@@ -254,21 +290,32 @@ def curves() -> dict[str, dict[str, list[Freshness]]]:
 def plot(found: dict[str, dict[str, list[Freshness]]]) -> str:
     """The curves as SVG, a panel for each limit."""
     size = f'viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" font-size="12"'
-    text = [f'<svg xmlns="http://www.w3.org/2000/svg" {size}><rect width="100%" height="100%" fill="white"/>']
+    text = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size}><rect width="100%" height="100%" fill="white"/>'
+    ]
     for number, (title, lines) in enumerate(found.items()):
         left = _LEFT + number * _WIDTH // 2
         text.append(f'<text x="{left}" y="20" font-weight="bold">fresh copies: {title}</text>')
         for tick in np.arange(_LEAST, _MOST + 0.01, 0.1):
             text.append(f'<path d="M{left} {_y(tick)}h{_STEP * 4 + 10}" stroke="#ddd"/>')
-            text.append(f'<text x="{left - 6}" y="{_y(tick - 0.01)}" text-anchor="end">{tick:.1f}</text>')
+            text.append(
+                f'<text x="{left - 6}" y="{_y(tick - 0.01)}" text-anchor="end">{tick:.1f}</text>'
+            )
         for place, word in enumerate(FASTEST_DAYS):
             text.append(
                 f'<text x="{left + 5 + place * _STEP}" y="{_TOP + _ROOM + 18}" text-anchor="middle">{word}</text>'
             )
         for row, (kind, points) in enumerate(lines.items()):
-            line = " ".join(f"{left + 5 + place * _STEP},{_y(point.fresh)}" for place, point in enumerate(points))
-            text.append(f'<polyline points="{line}" fill="none" stroke="{_COLOURS[kind]}" stroke-width="2.5"/>')
-            text.append(f'<text x="{left + 20 + 70 * row}" y="60" fill="{_COLOURS[kind]}">{kind}</text>')
+            line = " ".join(
+                f"{left + 5 + place * _STEP},{_y(point.fresh)}"
+                for place, point in enumerate(points)
+            )
+            text.append(
+                f'<polyline points="{line}" fill="none" stroke="{_COLOURS[kind]}" stroke-width="2.5"/>'
+            )
+            text.append(
+                f'<text x="{left + 20 + 70 * row}" y="60" fill="{_COLOURS[kind]}">{kind}</text>'
+            )
         text.append(f'<text x="{left}" y="{_HEIGHT - 10}">the fastest pages change after</text>')
     return "\n".join([*text, "</svg>", ""])
 
@@ -284,13 +331,31 @@ def run(directory: Path) -> list[Row]:
         (directory / kind).mkdir()
         measured = measure(years, directory / kind, kind)
         found[kind] = measured.result
-        rows.append(Row(f"recrawl: {DAYS} rounds, {SEEDS * PAGES:,} pages, {kind}", f"{measured.cpu_s:,.0f} s CPU"))
-    gains = [one.fresh - other.fresh for one, other in zip(found["adaptive"], found["fixed"], strict=True)]
-    ages = [one.age_days / other.age_days for one, other in zip(found["adaptive"], found["fixed"], strict=True)]
+        rows.append(
+            Row(
+                f"recrawl: {DAYS} rounds, {SEEDS * PAGES:,} pages, {kind}",
+                f"{measured.cpu_s:,.0f} s CPU",
+            )
+        )
+    gains = [
+        one.fresh - other.fresh
+        for one, other in zip(found["adaptive"], found["fixed"], strict=True)
+    ]
+    ages = [
+        one.age_days / other.age_days
+        for one, other in zip(found["adaptive"], found["fixed"], strict=True)
+    ]
     return [
         *rows,
-        Row("recrawl: freshness, adaptive less fixed", _each(gains), "at least 0.02", min(gains) >= 0.02),
-        Row("recrawl: mean age, adaptive over fixed", _each(ages), "at most 0.85", max(ages) <= 0.85),
+        Row(
+            "recrawl: freshness, adaptive less fixed",
+            _each(gains),
+            "at least 0.02",
+            min(gains) >= 0.02,
+        ),
+        Row(
+            "recrawl: mean age, adaptive over fixed", _each(ages), "at most 0.85", max(ages) <= 0.85
+        ),
     ]
 
 

@@ -90,7 +90,11 @@ def ahead(*pids: int) -> Iterator[bool]:
     (autogroups) and then the threads within each, so both get the priority.
     """
     notes = [Path(f"/proc/{pid}/autogroup") for pid in (os.getpid(), *pids)]
-    threads = [int(task.name) for pid in (os.getpid(), *pids) for task in Path(f"/proc/{pid}/task").iterdir()]
+    threads = [
+        int(task.name)
+        for pid in (os.getpid(), *pids)
+        for task in Path(f"/proc/{pid}/task").iterdir()
+    ]
     before = [(thread, os.getpriority(os.PRIO_PROCESS, thread)) for thread in threads]
     groups = _autogroups(notes)
     try:
@@ -167,4 +171,6 @@ def print_rows(rows: Sequence[Row]) -> None:
 def markdown(rows: Sequence[Row]) -> str:
     """The same table for a text."""
     lines = ["| what | figure | budget | |", "|---|---|---|---|"]
-    return "\n".join([*lines, *(f"| {row.what} | {row.value} | {row.budget} | {row.verdict} |" for row in rows)])
+    return "\n".join(
+        [*lines, *(f"| {row.what} | {row.value} | {row.budget} | {row.verdict} |" for row in rows)]
+    )

@@ -15,7 +15,11 @@ from tests.web.files import FileServing
 
 PAGES = 1000
 MOST_RATIO = 1.3
-SHARED = {"s.css": "@import 't.css'; a{b:url(s.png)}", "t.css": "@font-face{src:url(f.woff2)}", "j.js": "let a = 1"}
+SHARED = {
+    "s.css": "@import 't.css'; a{b:url(s.png)}",
+    "t.css": "@font-face{src:url(f.woff2)}",
+    "j.js": "let a = 1",
+}
 IMAGES = ("s.png", "f.woff2", "u.svg", "w.png")
 WORDS = 200
 """Words of a page, each of which few other pages have: pages with nearly the same words would not be fetched."""
@@ -23,10 +27,16 @@ WORDS = 200
 
 def page(number: int) -> str:
     """Return the text of a page."""
-    links = "".join(f"<a href={(number * 7 + step) % PAGES}.html>page {step}</a> " for step in range(1, 21))
+    links = "".join(
+        f"<a href={(number * 7 + step) % PAGES}.html>page {step}</a> " for step in range(1, 21)
+    )
     words = " ".join(f"word{number * WORDS // 2 + place}" for place in range(WORDS))
-    needs = f"<link rel=stylesheet href={number}.css><script src=j.js></script><p style='a:url(w.png)'>"
-    pictures = f"<img src={number}.png srcset='{number}.png 1x, {number}-2.png 2x, {number}-3.png 3x'>"
+    needs = (
+        f"<link rel=stylesheet href={number}.css><script src=j.js></script><p style='a:url(w.png)'>"
+    )
+    pictures = (
+        f"<img src={number}.png srcset='{number}.png 1x, {number}-2.png 2x, {number}-3.png 3x'>"
+    )
     return f"<title>{number}</title>{needs}{pictures}<svg><use href=u.svg#a /></svg>{words} {links}"
 
 
@@ -37,8 +47,13 @@ def make_site(directory: Path) -> None:
         (directory / name).write_text(text)
     for number in range(PAGES):
         (directory / f"{number}.html").write_text(page(number))
-        (directory / f"{number}.css").write_text(f"@import 's.css'; p{{a:url(w.png)}} /* {number} */")
-    images = [*IMAGES, *(f"{number}{width}.png" for number in range(PAGES) for width in ("", "-2", "-3"))]
+        (directory / f"{number}.css").write_text(
+            f"@import 's.css'; p{{a:url(w.png)}} /* {number} */"
+        )
+    images = [
+        *IMAGES,
+        *(f"{number}{width}.png" for number in range(PAGES) for width in ("", "-2", "-3")),
+    ]
     for name in images:
         (directory / name).write_bytes(b"\x89PNG\r\n\x1a\n" + name.encode() * 400)
 
@@ -46,7 +61,10 @@ def make_site(directory: Path) -> None:
 def rows_of(found: list[tuple[float, float]], urls: tuple[int, int]) -> list[Row]:
     """Return the row: `found` has seconds of CPU a URL with and without requisites, `urls` how many were fetched."""
     ratios = sorted(with_them / without for with_them, without in found)
-    costs = [f"{1000 * median(pair[side] for pair in found):.3f} ms of {urls[side]:,} URLs" for side in (0, 1)]
+    costs = [
+        f"{1000 * median(pair[side] for pair in found):.3f} ms of {urls[side]:,} URLs"
+        for side in (0, 1)
+    ]
     return [
         Row(
             f"requisites: CPU a URL, all against none, median of {len(found)} pairs",

@@ -29,7 +29,9 @@ SETTINGS: dict[str, Any] = {
     "COOKIES_ENABLED": False,
     "TELNETCONSOLE_ENABLED": False,
     "LOG_LEVEL": "ERROR",
-    "DOWNLOADER_MIDDLEWARES": {"benchmarks.scrapy_peer.Archive": 950},  # next to the downloader: what was sent
+    "DOWNLOADER_MIDDLEWARES": {
+        "benchmarks.scrapy_peer.Archive": 950
+    },  # next to the downloader: what was sent
 }
 
 
@@ -45,22 +47,30 @@ class Archive:
         """Scrapy's way to make one."""
         return cls(crawler.settings["WARC"])
 
-    def process_response(self, request: Request, response: Response, spider: Any = None) -> Response:
+    def process_response(
+        self, request: Request, response: Response, spider: Any = None
+    ) -> Response:
         """Write the pair."""
         parts = urlsplit(request.url)
         line = f"{request.method} {parts.path or '/'}{'?' + parts.query if parts.query else ''} HTTP/1.1"
-        answer = self._record(response.url, "response", str(response.status), response.headers, response.body)
+        answer = self._record(
+            response.url, "response", str(response.status), response.headers, response.body
+        )
         asked = self._record(request.url, "request", line, request.headers, request.body)
         self.writer.write_request_response_pair(asked, answer)
         return response
 
     def _record(self, url: str, kind: str, line: str, headers: Any, body: bytes) -> Any:
         fields = [
-            (name.decode("latin-1"), value.decode("latin-1")) for name, values in headers.items() for value in values
+            (name.decode("latin-1"), value.decode("latin-1"))
+            for name, values in headers.items()
+            for value in values
         ]
         protocol = "HTTP/1.1" if kind == "response" else ""
         head = StatusAndHeaders(line, fields, protocol=protocol, is_http_request=kind == "request")
-        return self.writer.create_warc_record(url, kind, payload=BytesIO(body), length=len(body), http_headers=head)
+        return self.writer.create_warc_record(
+            url, kind, payload=BytesIO(body), length=len(body), http_headers=head
+        )
 
 
 class Follow(Spider):
@@ -73,12 +83,17 @@ class Follow(Spider):
         self.start_urls = seeds
         self.allowed_domains = [str(urlsplit(seed).hostname) for seed in seeds]
         self.extractor = LinkExtractor(
-            tags=("a", "area", "frame", "iframe"), attrs=("href", "src"), deny_extensions=(), canonicalize=False
+            tags=("a", "area", "frame", "iframe"),
+            attrs=("href", "src"),
+            deny_extensions=(),
+            canonicalize=False,
         )
 
     def parse(self, response: Response) -> Iterator[Request]:
         """The links of a page."""
-        if isinstance(response, TextResponse) and b"html" in (response.headers.get("Content-Type") or b""):
+        if isinstance(response, TextResponse) and b"html" in (
+            response.headers.get("Content-Type") or b""
+        ):
             for link in self.extractor.extract_links(response):
                 yield Request(link.url)
 

@@ -14,7 +14,15 @@ from statistics import mean, quantiles
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.known import ERLANG, POSTGRESQL, PYTHON, Docs, read_entries, read_web, reciprocal_rank
+from benchmarks.known import (
+    ERLANG,
+    POSTGRESQL,
+    PYTHON,
+    Docs,
+    read_entries,
+    read_web,
+    reciprocal_rank,
+)
 from benchmarks.report import Row, measure
 from crawl_lib.index import PAGES_SCHEMA, Fields, IndexedPage
 from crawl_lib.search import OpenIndex, SearchOptions, Sites, answer, open_index, ranked
@@ -46,8 +54,18 @@ class Written:
         """Say how fast the index was made, and how large it is. The budgets are those of real texts."""
         rate, share = self.texts_bytes / self.cpu_s / 1e6, self.index_bytes / self.texts_bytes
         return [
-            Row(f"search: {what}, indexed a CPU second", f"{rate:.1f} MB", "at least 5 MB", rate >= 5),
-            Row(f"search: {what}, the index against the texts", f"{share:.2f}", "at most 1.0", share <= 1),
+            Row(
+                f"search: {what}, indexed a CPU second",
+                f"{rate:.1f} MB",
+                "at least 5 MB",
+                rate >= 5,
+            ),
+            Row(
+                f"search: {what}, the index against the texts",
+                f"{share:.2f}",
+                "at most 1.0",
+                share <= 1,
+            ),
         ]
 
 
@@ -63,7 +81,12 @@ def run(directory: Path) -> list[Row]:
     made = measure(_make_texts, directory / "texts", count)
     asked = measure(_on_texts, directory / "texts", count)
     rows: list[Row] = [replace(row, budget="", met=None) for row in made.result.rows(_what(count))]
-    return [*docs, *rows, Row("search: peak memory of making that index", f"{made.peak_mb:.0f} MB"), *asked.result]
+    return [
+        *docs,
+        *rows,
+        Row("search: peak memory of making that index", f"{made.peak_mb:.0f} MB"),
+        *asked.result,
+    ]
 
 
 def write_index(folder: Path, pages: Iterable[tuple[IndexedPage, float]]) -> Written:
@@ -85,12 +108,20 @@ def write_index(folder: Path, pages: Iterable[tuple[IndexedPage, float]]) -> Wri
 
 def _write_pages(path: Path, facts: Mapping[bytes, tuple[float, str]]) -> None:
     """Write the table next to an index. `facts`: boost and host by key."""
-    place = {"segment": "", "warc_file": "", "warc_offset": 0, "warc_length": 0, "digest": bytes(20)}
+    place = {
+        "segment": "",
+        "warc_file": "",
+        "warc_offset": 0,
+        "warc_length": 0,
+        "digest": bytes(20),
+    }
     keys = sorted(facts)
     with pq.ParquetWriter(path, PAGES_SCHEMA) as file:
         for start in range(0, len(keys), GROUP_ROWS):
             some = [(key, *facts[key]) for key in keys[start : start + GROUP_ROWS]]
-            rows = [{**place, "key": key, "boost": boost, "host": host} for key, boost, host in some]
+            rows = [
+                {**place, "key": key, "boost": boost, "host": host} for key, boost, host in some
+            ]
             file.write_table(pa.Table.from_pylist(rows, PAGES_SCHEMA))
 
 
@@ -113,20 +144,34 @@ class _Timed:
 
 
 def mean_reciprocal_rank(
-    index: OpenIndex, docs: Docs, urls: dict[bytes, str], count: int, wanted: SearchOptions | None = None
+    index: OpenIndex,
+    docs: Docs,
+    urls: dict[bytes, str],
+    count: int,
+    wanted: SearchOptions | None = None,
 ) -> float:
     """Return how good the answers to so many entries of an index are; all entries where there are not so many."""
     entries = read_entries(docs)
     chosen = entries[:: max(1, len(entries) // count)]
-    found = ([urls[one.fact.key] for one in ranked(index, entry.text, NO_SITES, wanted)[:10]] for entry in chosen)
-    return mean(reciprocal_rank(results, entry) for results, entry in zip(found, chosen, strict=True))
+    found = (
+        [urls[one.fact.key] for one in ranked(index, entry.text, NO_SITES, wanted)[:10]]
+        for entry in chosen
+    )
+    return mean(
+        reciprocal_rank(results, entry) for results, entry in zip(found, chosen, strict=True)
+    )
 
 
 def _texts_of_docs() -> Row:
     """Read pages as the text stage does, from records."""
-    files = [file for docs in PACKAGES for file in sorted(docs.folder.rglob("*.html"))[::READ_SHARE]]
+    files = [
+        file for docs in PACKAGES for file in sorted(docs.folder.rglob("*.html"))[::READ_SHARE]
+    ]
     records = [member("", PLAIN_HEAD + file.read_bytes()) for file in files]
-    kilobytes, asked = sum(file.stat().st_size for file in files) / 1000, ExtractOptions(1 << 22, 1 << 22)
+    kilobytes, asked = (
+        sum(file.stat().st_size for file in files) / 1000,
+        ExtractOptions(1 << 22, 1 << 22),
+    )
     begun_s = time.process_time()
     for record in records:
         page_text(record, "h", asked)
@@ -138,7 +183,9 @@ def _texts_of_docs() -> Row:
 def _on_docs(folder: Path) -> list[Row]:
     web = read_web(PACKAGES)
     pages, boosts = web.linked(), web.boosts()
-    rows = write_index(folder, ((page, boosts[page.url]) for page in pages)).rows(f"{len(pages):,} pages of docs")
+    rows = write_index(folder, ((page, boosts[page.url]) for page in pages)).rows(
+        f"{len(pages):,} pages of docs"
+    )
     index, urls = open_index(folder, 1, LANGUAGES), {page.key: page.url for page in pages}
     for docs, floor in FLOORS.items():
         value = mean_reciprocal_rank(index, docs, urls, ENTRIES)
@@ -160,12 +207,25 @@ def _on_texts(folder: Path, count: int) -> list[Row]:
     before = _private_bytes()
     index, chosen, what = open_index(folder, 1, LANGUAGES), random.Random(SEED), _what(count)
     words = [text.split() for text in zipf_texts(chosen, QUERIES)]
-    queries, phrases = ([" ".join(one[:3]) for one in words], [f'"{" ".join(one[:2])}"' for one in words])
+    queries, phrases = (
+        [" ".join(one[:3]) for one in words],
+        [f'"{" ".join(one[:2])}"' for one in words],
+    )
     rows = _spent(f"ranking of {what}", queries, lambda text: ranked(index, text, NO_SITES), 15, 50)
-    rows += _spent(f"phrases of {what}", phrases, lambda text: ranked(index, text, NO_SITES), None, 250)
+    rows += _spent(
+        f"phrases of {what}", phrases, lambda text: ranked(index, text, NO_SITES), None, 250
+    )
     rows += _answers(index, what, queries)
     private = (_private_bytes() - before) / 1e6
-    return [*rows, Row("search: private memory for those answers", f"{private:.0f} MB", "under 500", private < 500)]
+    return [
+        *rows,
+        Row(
+            "search: private memory for those answers",
+            f"{private:.0f} MB",
+            "under 500",
+            private < 500,
+        ),
+    ]
 
 
 def _answers(index: OpenIndex, what: str, queries: list[str]) -> list[Row]:
@@ -176,10 +236,14 @@ def _answers(index: OpenIndex, what: str, queries: list[str]) -> list[Row]:
 def _private_bytes() -> int:
     """Return the memory of this process without mapped files, whose pages the kernel may drop."""
     status = Path("/proc/self/status").read_text()
-    return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("RssAnon:"))
+    return next(
+        int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("RssAnon:")
+    )
 
 
-def _spent(what: str, queries: list[str], ask: Callable[[str], object], p50_ms: int | None, p99_ms: int) -> list[Row]:
+def _spent(
+    what: str, queries: list[str], ask: Callable[[str], object], p50_ms: int | None, p99_ms: int
+) -> list[Row]:
     spent = []
     for query in queries:
         begun_s = time.process_time()
@@ -188,14 +252,19 @@ def _spent(what: str, queries: list[str], ask: Callable[[str], object], p50_ms: 
     cuts = quantiles(spent, n=100)
     budget = f"p99 under {p99_ms}" if p50_ms is None else f"p50 under {p50_ms}, p99 under {p99_ms}"
     is_met = cuts[98] < p99_ms and (p50_ms is None or cuts[49] < p50_ms)
-    return [Row(f"search: {what}, CPU", f"p50 {cuts[49]:.1f} ms, p99 {cuts[98]:.1f} ms", budget, is_met)]
+    return [
+        Row(f"search: {what}, CPU", f"p50 {cuts[49]:.1f} ms, p99 {cuts[98]:.1f} ms", budget, is_met)
+    ]
 
 
 def zipf_texts(chosen: random.Random, count: int) -> Iterator[str]:
     """Give texts whose words are as frequent as the words of a language are (Zipf)."""
     weights = list(accumulate(1 / rank**EXPONENT for rank in range(1, VOCABULARY + 1)))
     for _ in range(count):
-        yield " ".join(f"w{one}x" for one in chosen.choices(range(VOCABULARY), cum_weights=weights, k=TEXT_WORDS))
+        yield " ".join(
+            f"w{one}x"
+            for one in chosen.choices(range(VOCABULARY), cum_weights=weights, k=TEXT_WORDS)
+        )
 
 
 def _texts(count: int) -> Iterator[IndexedPage]:

@@ -38,7 +38,13 @@ TEXTS, SEGMENT_TEXTS, HOSTS = 1_000_000, 50_000, 20_000
 NEW_SHARE = 100
 """An update has one new page for so many."""
 NODE = "node-0"
-PAGE = {**PAGE_DEFAULTS, "status": 200, "mime_detected": "text/html", "warc_file": "no.warc.gz", "warc_length": 1}
+PAGE = {
+    **PAGE_DEFAULTS,
+    "status": 200,
+    "mime_detected": "text/html",
+    "warc_file": "no.warc.gz",
+    "warc_length": 1,
+}
 """Columns of a page, besides its own."""
 QUERIES, RATE, LOAD_S, LIMIT_S = 200, 20, 60, 60.0
 MOST_TIMES, MOST_TIMES_MEANWHILE = 10, 3
@@ -47,7 +53,10 @@ MOST_TIMES, MOST_TIMES_MEANWHILE = 10, 3
 
 def run(directory: Path) -> list[Row]:
     """Measure; `SERVE_TEXTS` in the environment is another number of texts, `SERVE_SECONDS` of seconds."""
-    count, seconds = int(os.environ.get("SERVE_TEXTS", TEXTS)), int(os.environ.get("SERVE_SECONDS", LOAD_S))
+    count, seconds = (
+        int(os.environ.get("SERVE_TEXTS", TEXTS)),
+        int(os.environ.get("SERVE_SECONDS", LOAD_S)),
+    )
     rows: list[Row] = measure(_measured, directory / "crawl", count, seconds).result
     return rows
 
@@ -66,7 +75,9 @@ def measured(made: Made, new: Sequence[str], count: int, seconds: int) -> list[R
     queries = zipf_texts(random.Random(SEED), QUERIES)
     paths = [f"/?{urlencode({'q': ' '.join(text.split()[:3])})}" for text in queries]
     with ahead(), Served(made) as served:
-        asyncio.run(_one_at_a_time(served.url, paths))  # what is read for the first time is read now
+        asyncio.run(
+            _one_at_a_time(served.url, paths)
+        )  # what is read for the first time is read now
         alone = asyncio.run(_one_at_a_time(served.url, paths))
         loaded = asyncio.run(_at_a_rate(served.url, paths, seconds))
         write_segment(made, new, count)
@@ -79,16 +90,29 @@ def write_segment(made: Made, texts: Sequence[str], first: int) -> None:
     folder, numbers = str(-(-first // SEGMENT_TEXTS) + 1), range(first, first + len(texts))
     urls = [f"http://h{number % HOSTS}.example/{number}" for number in numbers]
     times = [1_000_000_000 + number for number in numbers]
-    columns = {"key": [key_of(url) for url in urls], "url": urls, "host": [host_of(url) for url in urls], "time": times}
+    columns = {
+        "key": [key_of(url) for url in urls],
+        "url": urls,
+        "host": [host_of(url) for url in urls],
+        "time": times,
+    }
     place = Path(made.config.dfs_primary) / "crawl" / folder / NODE
     place.mkdir(parents=True)
-    pq.write_table(_table(PAGES_SCHEMA, {**columns, **PAGE, "warc_offset": numbers}), place / "pages.parquet")
+    pq.write_table(
+        _table(PAGES_SCHEMA, {**columns, **PAGE, "warc_offset": numbers}), place / "pages.parquet"
+    )
     pq.write_table(LINKS_SCHEMA.empty_table(), place / "links.parquet")
     (place / "manifest.json").write_bytes(manifest(folder, NODE, pages=len(texts), links=0))
-    table = made.stores.storage.local_path(text_table(made.stores, made.stores.crawl.segment(folder, NODE)))
+    table = made.stores.storage.local_path(
+        text_table(made.stores, made.stores.crawl.segment(folder, NODE))
+    )
     assert table is not None
     table.parent.mkdir(parents=True)
-    pq.write_table(_table(TEXT_SCHEMA, {**columns, "text": texts, "language": "en"}), table, row_group_size=2_000)
+    pq.write_table(
+        _table(TEXT_SCHEMA, {**columns, "text": texts, "language": "en"}),
+        table,
+        row_group_size=2_000,
+    )
 
 
 def _table(schema: pa.Schema, columns: Mapping[str, Any]) -> pa.Table:
@@ -99,7 +123,8 @@ def _table(schema: pa.Schema, columns: Mapping[str, Any]) -> pa.Table:
         for name, one in columns.items()
     }
     arrays = [
-        pa.array(values[one.name], one.type) if one.name in values else pa.nulls(rows, one.type) for one in schema
+        pa.array(values[one.name], one.type) if one.name in values else pa.nulls(rows, one.type)
+        for one in schema
     ]
     return pa.Table.from_arrays(arrays, schema=schema)
 
@@ -130,7 +155,14 @@ async def _during_update(url: str, paths: Sequence[str], made: Made) -> list[flo
     config, ended = made.root / "served.yml", asyncio.Event()
     program = "from crawl_lib.cli import krake; krake()"
     update = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", program, "--config", str(config), "index", "update", stdout=asyncio.subprocess.DEVNULL
+        sys.executable,
+        "-c",
+        program,
+        "--config",
+        str(config),
+        "index",
+        "update",
+        stdout=asyncio.subprocess.DEVNULL,
     )
 
     async def wait() -> None:
@@ -151,7 +183,10 @@ async def _spent_ms(client: httpx.AsyncClient, path: str, due_s: float) -> float
 
 
 def _rows(count: int, alone: list[float], loaded: list[float], meanwhile: list[float]) -> list[Row]:
-    median, p99, p99_meanwhile = (quantiles(alone, n=2)[0], *(quantiles(one, n=100)[98] for one in (loaded, meanwhile)))
+    median, p99, p99_meanwhile = (
+        quantiles(alone, n=2)[0],
+        *(quantiles(one, n=100)[98] for one in (loaded, meanwhile)),
+    )
     times, times_meanwhile = p99 / median, p99_meanwhile / p99
     what = f"serve: {count:,} texts, {len(alone)} queries one at a time"
     return [

@@ -68,8 +68,16 @@ def _at_first_use(kind: type[Any], name: str) -> Callable[..., Any]:
 def _compile(kind: type[Any], name: str) -> Callable[..., Any]:
     """Compile a dataclass's method, put it in place, and return it."""
     # No function of the standard library makes one method. A subclass has the same fields.
-    wanted = {"init": name == "__init__", "repr": name == "__repr__", "eq": name in ("__eq__", "__hash__")}
-    namespace = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
+    wanted = {
+        "init": name == "__init__",
+        "repr": name == "__repr__",
+        "eq": name in ("__eq__", "__hash__"),
+    }
+    namespace = {
+        "__module__": kind.__module__,
+        "__qualname__": kind.__qualname__,
+        "__doc__": kind.__doc__,
+    }
     made = type(kind.__name__, (kind,), namespace)
     dataclasses.dataclass(frozen=kind.__dataclass_params__.frozen, **wanted)(made)
     method: Callable[..., Any] = vars(made)[name]

@@ -28,7 +28,9 @@ def parsed_json(data: bytes, path: str) -> dict[str, Any]:
     try:
         return unsealed_if_new(data)
     except (ValueError, KeyError, TypeError) as error:
-        raise DamagedFileError(f"{path}: is not JSON as written: {error}; `krake fsck` says what to do") from error
+        raise DamagedFileError(
+            f"{path}: is not JSON as written: {error}; `krake fsck` says what to do"
+        ) from error
 
 
 def readable_json(storage: Storage, path: str) -> dict[str, Any]:
@@ -60,10 +62,14 @@ def read_lines(storage: Storage, path: str) -> list[str]:
     try:
         return storage.read_bytes(path).decode("utf-8").splitlines()
     except UnicodeDecodeError as error:
-        raise DamagedFileError(f"{path}: is no text: {error}; `krake fsck` says how to repair it") from error
+        raise DamagedFileError(
+            f"{path}: is no text: {error}; `krake fsck` says how to repair it"
+        ) from error
 
 
-def stored_digest(storage: Storage, path: str, work: Work | None = None, size_bytes: int = 0) -> str:
+def stored_digest(
+    storage: Storage, path: str, work: Work | None = None, size_bytes: int = 0
+) -> str:
     """Return the SHA-256 (hex) of a stored file.
 
     `size_bytes`: 0 if unknown. Raises StorageError, StoppedError.

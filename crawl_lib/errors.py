@@ -46,7 +46,11 @@ def printable(text: str) -> str:
 
     A terminal then obeys nothing in it.
     """
-    return text if text.isprintable() else "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
+    return (
+        text
+        if text.isprintable()
+        else "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
+    )
 
 
 class KrakeError(Exception):
@@ -223,7 +227,9 @@ def sqlite_errors(path: Path, remedy: str) -> Iterator[None]:
         raise StorageError(f"{path}: {error}; {remedy}") from error
 
 
-def os_error(error: OSError, path: Path | str, problem: str = "", kind: type[KrakeError] = StorageError) -> KrakeError:
+def os_error(
+    error: OSError, path: Path | str, problem: str = "", kind: type[KrakeError] = StorageError
+) -> KrakeError:
     """Return Krake's error for a system's refusal.
 
     It names the path, what could not be done with it, and the system's reason. Without a `problem`, `path` is a folder,
@@ -234,7 +240,9 @@ def os_error(error: OSError, path: Path | str, problem: str = "", kind: type[Kra
 
 
 @contextmanager
-def os_errors(path: Path | str, problem: str = "", kind: type[KrakeError] = StorageError) -> Iterator[None]:
+def os_errors(
+    path: Path | str, problem: str = "", kind: type[KrakeError] = StorageError
+) -> Iterator[None]:
     """Within, an OSError becomes an error of ours; see `os_error`."""
     try:
         yield

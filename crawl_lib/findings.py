@@ -71,7 +71,9 @@ class Findings:
         if before is not None:
             problem, count = before.problem, before.count + count
         repair = self.repair if repair is None else repair
-        self._found[name, where] = Finding(self._room, name, where, problem, repair, severity, count)
+        self._found[name, where] = Finding(
+            self._room, name, where, problem, repair, severity, count
+        )
 
     def list(self) -> list[Finding]:
         """Return all findings in the order of their first occurrence."""
@@ -92,7 +94,10 @@ def sqlite_problem(path: Path, columns: Mapping[str, str]) -> str | None:
     try:
         with open_to_read(path) as base:
             answer = str(base.execute("PRAGMA quick_check(1)").fetchone()[0])
-            there = {name for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            there = {
+                name
+                for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            }
             for table in there & columns.keys():
                 base.execute(f"SELECT {columns[table]} FROM {table} LIMIT 1")
     except SQLITE_ERRORS as error:

@@ -22,5 +22,7 @@ def is_among(some: Keys, keys: Keys) -> npt.NDArray[np.bool_]:
     """Return which of some keys are among ascending `keys`."""
     if not len(keys):
         return np.zeros(len(some), np.bool_)
-    found: npt.NDArray[np.bool_] = keys[np.minimum(np.searchsorted(keys, some), len(keys) - 1)] == some
+    found: npt.NDArray[np.bool_] = (
+        keys[np.minimum(np.searchsorted(keys, some), len(keys) - 1)] == some
+    )
     return found

@@ -43,7 +43,12 @@ class CdxjOutput(Output):
             with stores.storage.open_read(path) as lines:
                 for number, line in enumerate(stores.until_stopped(lines), 1):
                     if not _key_of_line(line):
-                        findings.add("cdxj_damaged", path, f"line {number} cannot be read", severity=Severity.WARNING)
+                        findings.add(
+                            "cdxj_damaged",
+                            path,
+                            f"line {number} cannot be read",
+                            severity=Severity.WARNING,
+                        )
         return findings.list()
 
     def places_of(self, stores: Stores, pages: Pages) -> Iterator[PagePlace]:

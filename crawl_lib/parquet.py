@@ -49,8 +49,12 @@ def open_parquet(
                     if field.name not in there.names and field.name not in LATER_FIELDS:
                         raise pa.ArrowInvalid(f"has no column {field.name}: it is another table")
                     if field.name in there.names and there.field(field.name).type != field.type:
-                        raise pa.ArrowInvalid(f"its column {there.field(field.name)} should be {field}")
-            yield ParquetTable(table, path, remedy, frozenset(field.name for field in schema if not field.nullable))
+                        raise pa.ArrowInvalid(
+                            f"its column {there.field(field.name)} should be {field}"
+                        )
+            yield ParquetTable(
+                table, path, remedy, frozenset(field.name for field in schema if not field.nullable)
+            )
 
 
 def parquet_batches(
@@ -104,7 +108,9 @@ class ParquetTable:
         All columns or some are read, and no other rows.
         """
         with parquet_errors(self.where, self.remedy):
-            group = self.file.read_row_group(number, None if columns is None else list(columns), use_threads=False)
+            group = self.file.read_row_group(
+                number, None if columns is None else list(columns), use_threads=False
+            )
             group.validate(full=True)
             self._require_values(group)
         return group
@@ -121,7 +127,9 @@ class ParquetTable:
         """
         read = 0
         # Arrow's threads would wait for each other, since Python reads the file: a fifth more CPU, and no less time.
-        batches = self.file.iter_batches(rows, columns=None if columns is None else list(columns), use_threads=False)
+        batches = self.file.iter_batches(
+            rows, columns=None if columns is None else list(columns), use_threads=False
+        )
         while True:
             with parquet_errors(self.where, self.remedy):
                 batch = next(batches, None)
@@ -132,7 +140,9 @@ class ParquetTable:
             read += batch.num_rows
             yield batch
         if read != self.rows:
-            raise DamagedFileError(f"{self.where}: says {self.rows} rows, and has {read}{self.remedy}")
+            raise DamagedFileError(
+                f"{self.where}: says {self.rows} rows, and has {read}{self.remedy}"
+            )
 
 
 @contextmanager
@@ -144,5 +154,12 @@ def parquet_errors(where: str, remedy: str = "") -> Iterator[None]:
         if error.errno is not None:
             raise os_error(error, where, "cannot be read") from error
         raise DamagedFileError(f"{where}: cannot be read as a table: {error}{remedy}") from error
-    except (pa.ArrowException, ValueError, LookupError, TypeError, OverflowError, MemoryError) as error:
+    except (
+        pa.ArrowException,
+        ValueError,
+        LookupError,
+        TypeError,
+        OverflowError,
+        MemoryError,
+    ) as error:
         raise DamagedFileError(f"{where}: cannot be read as a table: {error}{remedy}") from error

@@ -41,7 +41,9 @@ class Earlier:
 
     def to_text(self) -> str:
         """JSON object text, without what is unknown."""
-        return json.dumps({name: value for name, value in asdict(self).items() if value not in {None, ""}})
+        return json.dumps(
+            {name: value for name, value in asdict(self).items() if value not in {None, ""}}
+        )
 
     @classmethod
     def of(cls, text: str) -> "Earlier | None":
@@ -55,9 +57,14 @@ class Earlier:
             value = json.loads(text)
             segment, file, offset = str(value["segment"]), str(value["file"]), int(value["offset"])
             time, digest = float(value["time"]), str(value.get("digest") or "")
-            if not 0 <= time < _LATEST_S or len(bytes.fromhex(digest)) not in {0, sha1().digest_size}:
+            if not 0 <= time < _LATEST_S or len(bytes.fromhex(digest)) not in {
+                0,
+                sha1().digest_size,
+            }:
                 return None
-            etag, last_modified = (str(value.get(name) or "") or None for name in ("etag", "last_modified"))
+            etag, last_modified = (
+                str(value.get(name) or "") or None for name in ("etag", "last_modified")
+            )
             return cls(segment, file, offset, time, digest, etag, last_modified)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             return None

@@ -46,19 +46,26 @@ def write_report(stores: Stores, *, name: str, target: Path) -> None:
     }
     newest = readable[-SHOWN_ITERATIONS:]
     spans = {entry["folder"]: span for entry in newest if (span := reader.span(stores, entry))}
-    plots = [*_plots_of_urls(readable, outcomes, spans), *_plots_of_pages(ExportFolder(stores, name), stats)]
+    plots = [
+        *_plots_of_urls(readable, outcomes, spans),
+        *_plots_of_pages(ExportFolder(stores, name), stats),
+    ]
     page = page_of(f"Krake: {stores.config.crawl.directory}, export {name}", numbers, plots)
     with os_errors(target, "cannot be written"):
         target.write_text(page, encoding="utf-8")
 
 
-def _plots_of_urls(readable: list[dict[str, Any]], outcomes: Mapping[str, int], spans: Mapping[str, Span]) -> list[str]:
+def _plots_of_urls(
+    readable: list[dict[str, Any]], outcomes: Mapping[str, int], spans: Mapping[str, Span]
+) -> list[str]:
     """Draw how the crawl of URLs went. `spans`: of iterations, by folder."""
     newest = readable[-SHOWN_ITERATIONS:]
     shown = f"At most the newest {SHOWN_ITERATIONS} iterations are shown."
     by_iteration = {entry["folder"]: entry["counts"]["outcomes"] for entry in newest}
     rates = {
-        f"{entry['folder']}: {spans[entry['folder']].begun:%Y-%m-%d %H:%M}": _rate(entry, spans[entry["folder"]])
+        f"{entry['folder']}: {spans[entry['folder']].begun:%Y-%m-%d %H:%M}": _rate(
+            entry, spans[entry["folder"]]
+        )
         for entry in newest
         if entry["folder"] in spans and entry["counts"]["fetched"]
     }
@@ -73,7 +80,12 @@ def _plots_of_urls(readable: list[dict[str, Any]], outcomes: Mapping[str, int], 
             rates,
             unit="URLs/s",
         ),
-        lines("URLs over time", f"All that ended, since the first of these iterations. {shown}", growth, unit="hours"),
+        lines(
+            "URLs over time",
+            f"All that ended, since the first of these iterations. {shown}",
+            growth,
+            unit="hours",
+        ),
     ]
 
 
@@ -84,9 +96,24 @@ def _plots_of_pages(export: ExportFolder, stats: Mapping[str, Any]) -> list[str]
     """
     to_pages, on_pages = stats["in_degrees"], stats["out_degrees"]
     return [
-        bars("Pages by size, in bytes", "Of the content, its codings undone.", _sizes(export), unit="pages"),
-        bars("Pages by the number of links to them", "From other pages of the export.", to_pages, unit="pages"),
-        bars("Pages by the number of links on them", "To other pages of the export.", on_pages, unit="pages"),
+        bars(
+            "Pages by size, in bytes",
+            "Of the content, its codings undone.",
+            _sizes(export),
+            unit="pages",
+        ),
+        bars(
+            "Pages by the number of links to them",
+            "From other pages of the export.",
+            to_pages,
+            unit="pages",
+        ),
+        bars(
+            "Pages by the number of links on them",
+            "To other pages of the export.",
+            on_pages,
+            unit="pages",
+        ),
     ]
 
 
@@ -96,7 +123,11 @@ def _outcomes(entries: list[dict[str, Any]]) -> dict[str, int]:
     for entry in entries:
         ended.update(entry["counts"]["outcomes"])
         ended.subtract(entry["counts"].get("retried", {}))
-    return {outcome: number for outcome, number in ended.most_common() if number > 0 or outcome == Outcome.OK}
+    return {
+        outcome: number
+        for outcome, number in ended.most_common()
+        if number > 0 or outcome == Outcome.OK
+    }
 
 
 def _rate(entry: Mapping[str, Any], span: Span) -> float:
@@ -104,7 +135,9 @@ def _rate(entry: Mapping[str, Any], span: Span) -> float:
     return float(entry["counts"]["fetched"]) / span.seconds
 
 
-def _growth(entries: Sequence[Mapping[str, Any]], spans: Mapping[str, Span]) -> dict[str, list[tuple[float, float]]]:
+def _growth(
+    entries: Sequence[Mapping[str, Any]], spans: Mapping[str, Span]
+) -> dict[str, list[tuple[float, float]]]:
     """Count the ended URLs at the end of each iteration.
 
     Points are by hours since the first begin.
@@ -123,6 +156,8 @@ def _sizes(folder: ExportFolder) -> dict[str, int]:
     sizes = PowerCounts()
     with open_parquet(folder.storage, folder.file(PAGES), NO_COLUMNS, remedy_of(PAGES)) as table:
         for batch in folder.stores.until_stopped(table.batches(BATCH_ROWS, ["length"])):
-            lengths: npt.NDArray[Any] = np.from_dlpack(batch.column(0).drop_null())  # `to_numpy` imports pandas
+            lengths: npt.NDArray[Any] = np.from_dlpack(
+                batch.column(0).drop_null()
+            )  # `to_numpy` imports pandas
             sizes.add(lengths)
     return sizes.by_range()

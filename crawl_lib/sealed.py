@@ -30,7 +30,9 @@ def sealed_json(value: Mapping[str, Any]) -> bytes:
     return json.dumps(sealed(value), sort_keys=True).encode() + b"\n"
 
 
-def unsealed(data: bytes, is_old: Callable[[dict[str, Any]], bool] = lambda value: False) -> dict[str, Any]:
+def unsealed(
+    data: bytes, is_old: Callable[[dict[str, Any]], bool] = lambda value: False
+) -> dict[str, Any]:
     """Return the content of such a line after a check.
 
     `is_old`: whether an older version wrote it, without a digest. Raises ValueError, KeyError or TypeError.
@@ -72,7 +74,9 @@ def own_file(path: Path, problem: str, node: str | None = None) -> Iterator[None
         yield
     except FileNotFoundError:
         raise
-    except NotADirectoryError as error:  # something else is in the place of the node's directory, which is not here
+    except (
+        NotADirectoryError
+    ) as error:  # something else is in the place of the node's directory, which is not here
         raise FileNotFoundError(error.errno, error.strerror, str(path)) from error
     except OSError as error:
         raise os_error(error, path, "cannot be read") from error

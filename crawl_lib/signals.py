@@ -105,11 +105,15 @@ def stop_on_signals() -> Iterator[StopSignal]:
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     with LastResort() as last_resort:
-        listener = Thread(target=_listen, args=(reader, stop, last_resort), name="signals", daemon=True)
+        listener = Thread(
+            target=_listen, args=(reader, stop, last_resort), name="signals", daemon=True
+        )
         listener.start()
         written_before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         try:
-            with _handled(lambda *_: None):  # there is a handler, so that the signal is written to the pipe
+            with _handled(
+                lambda *_: None
+            ):  # there is a handler, so that the signal is written to the pipe
                 yield stop
         finally:
             signal.set_wakeup_fd(written_before)

@@ -116,7 +116,9 @@ def inject(
         url_filter=UrlFilter(config.urls, ()),
         work=stores,
     )
-    manifest = _inject(stores.crawl, run_id, parsed, Division.of(config), fetch=config.fetch, work=stores)
+    manifest = _inject(
+        stores.crawl, run_id, parsed, Division.of(config), fetch=config.fetch, work=stores
+    )
     note_name(stores)
     result = {"path": stores.crawl.inbox.path(manifest["digest"]), **manifest["seeds"]}
     if config.order.has_crawldb:
@@ -129,9 +131,13 @@ def inject(
         hosts = " ".join(host_of(url).strip("[]") for url in refused)
         allow = how_to_allow(inner_networks(hosts), "the config")
         named = ", ".join(refused[:3])
-        result["warning"] = f"{named}: addresses of inner networks are not fetched. If they are yours: {allow}"
+        result["warning"] = (
+            f"{named}: addresses of inner networks are not fetched. If they are yours: {allow}"
+        )
     if waiting := {} if config.order.makes_lists else waits_until(config, urls):
-        result["waiting"] = [f"{url} waits already, {at_once(until, url)}" for url, until in sorted(waiting.items())]
+        result["waiting"] = [
+            f"{url} waits already, {at_once(until, url)}" for url, until in sorted(waiting.items())
+        ]
     return result
 
 
@@ -143,7 +149,9 @@ def _few_seeds(stores: Stores, manifest: Mapping[str, Any]) -> list[str]:
     if manifest["accepted"] > _NAMED_SEEDS:
         return []
     where = f"{stores.crawl.inbox.path(manifest['digest'])}/{OUTLINKS_NAME}"
-    return [url_of_line(line).decode() for line in read_outlinks(stores.storage.open_read(where), where)]
+    return [
+        url_of_line(line).decode() for line in read_outlinks(stores.storage.open_read(where), where)
+    ]
 
 
 def _is_refused(stores: Stores, url: str) -> bool:
@@ -157,7 +165,9 @@ def _is_refused(stores: Stores, url: str) -> bool:
         address = str(ip_address(host_of(url).strip("[]")))
     except ValueError:
         return False
-    return not stores.config.fetch.proxy and not AddressFilter(stores.config.fetch.allow_networks).allows(address)
+    return not stores.config.fetch.proxy and not AddressFilter(
+        stores.config.fetch.allow_networks
+    ).allows(address)
 
 
 def retry_now(stores: Stores, *, run_id: str) -> Result:
@@ -169,11 +179,18 @@ def retry_now(stores: Stores, *, run_id: str) -> Result:
     from crawl_lib import curate  # noqa: PLC0415
 
     report = curate.retry_now(stores, curate.Failures(None, waits=True), run_id=run_id)
-    found = {"note": report.note, "waiting": report.waiting, "hosts": report.hosts, "listed": report.listed}
+    found = {
+        "note": report.note,
+        "waiting": report.waiting,
+        "hosts": report.hosts,
+        "listed": report.listed,
+    }
     return {name: value for name, value in found.items() if value}
 
 
-def generate(stores: Stores, *, run_id: str, iteration: int, batch_size: int | None = None) -> Result:
+def generate(
+    stores: Stores, *, run_id: str, iteration: int, batch_size: int | None = None
+) -> Result:
     """Make or find an iteration's list and folder.
 
     Returns what `crawldb.generate` does; with `ended` nothing is due, and the run's iterations end.
@@ -198,7 +215,9 @@ def update_crawldb(stores: Stores) -> Result:
 def require_crawldb(stores: Stores) -> None:
     """Raise ConfigError for a crawl whose queues say what is crawled."""
     if not stores.config.order.has_crawldb:
-        raise ConfigError("frontier.order: is fifo, and this needs crawldb (docs/recrawl.md says what that changes)")
+        raise ConfigError(
+            "frontier.order: is fifo, and this needs crawldb (docs/recrawl.md says what that changes)"
+        )
 
 
 def maintain_keys(
@@ -245,7 +264,9 @@ def export_pages(
 
         version = crawldb.newest_version(stores)
         parts = version.paths if version else ()
-    report = room.export_pages(stores, name=name, segments=segments, crawldb=parts, with_requisites=with_requisites)
+    report = room.export_pages(
+        stores, name=name, segments=segments, crawldb=parts, with_requisites=with_requisites
+    )
     return {**asdict(report), "export": name, "path": f"{stores.config.export.directory}/{name}"}
 
 
@@ -264,7 +285,10 @@ def finalize_export(stores: Stores, *, export: str) -> Result:
     from crawl_lib import graph  # noqa: PLC0415
     from crawl_lib.export import remove_older  # noqa: PLC0415
 
-    return {**asdict(graph.finalize_export(stores, name=export)), "removed": remove_older(stores, export)}
+    return {
+        **asdict(graph.finalize_export(stores, name=export)),
+        "removed": remove_older(stores, export),
+    }
 
 
 def rank_export(stores: Stores, *, export: str, of: str = "pages") -> Result:
@@ -291,7 +315,10 @@ def update_score(stores: Stores, *, export: str | None = None) -> Result:
         version = ranks.update_score_by_links(stores, now=datetime.now(UTC))
         return {**crawldb.counts_of(version), "export": None}
     name = export or newest_export(stores, having=(ARCS_OUT, ARCS_IN))
-    return {**crawldb.counts_of(ranks.update_score(stores, export=name, now=datetime.now(UTC))), "export": name}
+    return {
+        **crawldb.counts_of(ranks.update_score(stores, export=name, now=datetime.now(UTC))),
+        "export": name,
+    }
 
 
 def invert_links(stores: Stores) -> Result:
@@ -337,7 +364,9 @@ def make_statistics(stores: Stores, *, hour: datetime | None = None) -> Result:
     from crawl_lib import statistics  # noqa: PLC0415
 
     now = datetime.now(UTC)
-    return statistics.update_statistics(stores, hour=hour or statistics.last_hour(now), now=now).to_mapping()
+    return statistics.update_statistics(
+        stores, hour=hour or statistics.last_hour(now), now=now
+    ).to_mapping()
 
 
 def mark_duplicates(stores: Stores) -> Result:

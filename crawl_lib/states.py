@@ -65,7 +65,9 @@ class Outcome(StrEnum):
     """The host failed too often in this iteration, or is busy; this URL was not tried again."""
 
 
-KEY_STATE_OF_OUTCOME = {outcome: KeyState.GONE if outcome is Outcome.GONE else KeyState.CRAWLED for outcome in Outcome}
+KEY_STATE_OF_OUTCOME = {
+    outcome: KeyState.GONE if outcome is Outcome.GONE else KeyState.CRAWLED for outcome in Outcome
+}
 """The key state that a committed outcome leaves where it is final; every outcome has one."""
 
 WITH_RESPONSE = frozenset(
@@ -82,10 +84,14 @@ WITH_RESPONSE = frozenset(
 )
 """Outcomes whose WARC group holds a request and a response; the others are a metadata record alone."""
 
-ERROR_ANSWERS = frozenset({Outcome.GONE, Outcome.CLIENT_ERROR, Outcome.SERVER_ERROR, Outcome.UNEXPECTED_STATUS})
+ERROR_ANSWERS = frozenset(
+    {Outcome.GONE, Outcome.CLIENT_ERROR, Outcome.SERVER_ERROR, Outcome.UNEXPECTED_STATUS}
+)
 """Outcomes of answers whose status says that there is no page."""
 
-NOT_ASKED = frozenset({Outcome.ROBOTS_DENIED, Outcome.ADDRESS_REFUSED, Outcome.PORT_REFUSED, Outcome.FILTERED})
+NOT_ASKED = frozenset(
+    {Outcome.ROBOTS_DENIED, Outcome.ADDRESS_REFUSED, Outcome.PORT_REFUSED, Outcome.FILTERED}
+)
 """Outcomes of URLs that a rule kept us from asking for, of the site or of ours: they say nothing of the network."""
 
 

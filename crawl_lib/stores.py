@@ -48,7 +48,9 @@ class Secrets:
     def from_environment(cls) -> "Secrets":
         """Return the secrets of `KRAKE_KEY_STORAGE_PASSWORD`, `KRAKE_SEARCH_USER` and `KRAKE_SEARCH_PASSWORD`."""
         user = os.environ.get(SEARCH_USER_VARIABLE)
-        search = SearchCredentials(user, os.environ.get(SEARCH_PASSWORD_VARIABLE, "")) if user else None
+        search = (
+            SearchCredentials(user, os.environ.get(SEARCH_PASSWORD_VARIABLE, "")) if user else None
+        )
         return cls(key_storage_password=os.environ.get(PASSWORD_VARIABLE), search=search)
 
 
@@ -79,7 +81,9 @@ class Stores(Work):
         first = 0 if node is None else own_server(self.config, node)
         config, password = self.config, self.secrets.key_storage_password
         kind = ShardedKeyStore if config.order.keeps_keys else TurnsOnly
-        with open_key_store(config.key_storage, password, first=first, crawl=config.crawl.name, kind=kind) as store:
+        with open_key_store(
+            config.key_storage, password, first=first, crawl=config.crawl.name, kind=kind
+        ) as store:
             if make:
                 self._refuse_to_forget(store)
                 store.ensure_tables()
@@ -98,12 +102,20 @@ class Stores(Work):
 
         Otherwise the pages of these keys would be crawled again.
         """
-        if not self.config.order.keeps_keys or not all(map(is_sqlite_server, self.config.key_storage.servers)):
+        if not self.config.order.keeps_keys or not all(
+            map(is_sqlite_server, self.config.key_storage.servers)
+        ):
             return
         there = list(map(has_tables, store.servers))
-        lost = [first for first in range(len(there)) if not any(there[place] for place in store.places(first))]
+        lost = [
+            first
+            for first in range(len(there))
+            if not any(there[place] for place in store.places(first))
+        ]
         if lost and self.crawl.segments():
-            if problem := store.ring_problem():  # other servers: that their files are not there yet is no loss
+            if (
+                problem := store.ring_problem()
+            ):  # other servers: that their files are not there yet is no loss
                 raise KeyTablesError(problem)
             gone = sorted({place for first in lost for place in store.places(first)})
             raise KeyTablesError(
@@ -165,7 +177,12 @@ def open_stores(
     `make`: its root is made if it is missing; False for those who only look. Raises ConfigError or StorageError naming
     the path; the operator makes it usable. StoppedError if `stop` is set.
     """
-    secrets, work = secrets or Secrets.from_environment(), Work(stop=stop or Event(), on_progress=on_progress)
+    secrets, work = (
+        secrets or Secrets.from_environment(),
+        Work(stop=stop or Event(), on_progress=on_progress),
+    )
     work.go_on()
-    storage = open_storage(secrets.dfs.applied(config), work.stop, make=make, credentials=secrets.s3)
+    storage = open_storage(
+        secrets.dfs.applied(config), work.stop, make=make, credentials=secrets.s3
+    )
     return Stores(config, secrets, storage, stop=work.stop, on_progress=on_progress)

@@ -48,7 +48,9 @@ _MEANINGS = {
 Problems = Iterator[KrakeError]
 
 
-def require_usable(config: Config, secrets: Secrets, stop: Event | None = None, *, batch: bool = False) -> None:
+def require_usable(
+    config: Config, secrets: Secrets, stop: Event | None = None, *, batch: bool = False
+) -> None:
     """Raise an error if a crawl of this config would be refused.
 
     A single problem is raised itself. Several problems become one ConfigError, with a line for each.
@@ -57,9 +59,19 @@ def require_usable(config: Config, secrets: Secrets, stop: Event | None = None, 
     by itself is a warning in the log, if there is no other one. Raises StoppedError.
     """
     here = is_one_machine(config)
-    found = [*shared_problems(config, secrets, stop), *local_problems(config, nodes=here, batch=here or batch)]
-    if not all(isinstance(problem, PASSES) and not isinstance(problem, StorageRightsError) for problem in found):
-        raise found[0] if len(found) == 1 else ConfigError(*(line for problem in found for line in problem.lines))
+    found = [
+        *shared_problems(config, secrets, stop),
+        *local_problems(config, nodes=here, batch=here or batch),
+    ]
+    if not all(
+        isinstance(problem, PASSES) and not isinstance(problem, StorageRightsError)
+        for problem in found
+    ):
+        raise (
+            found[0]
+            if len(found) == 1
+            else ConfigError(*(line for problem in found for line in problem.lines))
+        )
     for problem in found:
         log.warning("%s", problem)
 
@@ -169,10 +181,14 @@ def _rights(server: KeyServer) -> Problems:
 def _queues(config: Config) -> Problems:
     queues = Path(config.queue.local_dir)
     yield from _directory("queue.local_dir", queues)
-    directories = [path for node in config.servers if os.path.lexists(path := node_dir(config, node))]
+    directories = [
+        path for node in config.servers if os.path.lexists(path := node_dir(config, node))
+    ]
     refused = [problem for path in directories for problem in _directory("queue.local_dir", path)]
     nodes = len(config.servers)
-    if nodes - len(refused) < needed_segments(nodes, config.crawl.min_nodes):  # else the node's own task says it
+    if nodes - len(refused) < needed_segments(
+        nodes, config.crawl.min_nodes
+    ):  # else the node's own task says it
         yield from refused
     if _there(queues).is_dir():
         yield from _room(FreeSpace(config.watermarks, _there(queues)))
@@ -190,7 +206,9 @@ def _room(room: FreeSpace) -> Problems:
 
 def _file(option: str, name: str | None) -> Problems:
     if name is not None and not os.access(name, os.R_OK):
-        yield ConfigError(f"{option}: {name}: is not there, or cannot be read; correct the path, or its rights")
+        yield ConfigError(
+            f"{option}: {name}: is not there, or cannot be read; correct the path, or its rights"
+        )
 
 
 def _directory(option: str, path: Path) -> Problems:

@@ -41,8 +41,13 @@ def code_digest(package: Path = _PACKAGE) -> str:
     """
     digest, sql = sha256(), sql_directory(package)
     for root in (package, sql):
-        for path in sorted(path for path in root.rglob("*") if path.suffix in {".py", ".sql", ".c", ".h"}):
+        for path in sorted(
+            path for path in root.rglob("*") if path.suffix in {".py", ".sql", ".c", ".h"}
+        ):
             if root == sql or sql not in path.parents:
                 content = path.read_bytes()
-                digest.update(f"{path.relative_to(root.parent).as_posix()} {len(content)}\n".encode() + content)
+                digest.update(
+                    f"{path.relative_to(root.parent).as_posix()} {len(content)}\n".encode()
+                    + content
+                )
     return digest.hexdigest()

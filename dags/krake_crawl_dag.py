@@ -92,7 +92,9 @@ def add_rounds(config: Config) -> list[BaseOperator]:
                     iteration=i,
                     of_requisites=of_requisites,
                     later={number: tasks for number, tasks in ids.items() if number > i},
-                    requisites={number: tasks for number, tasks in requisites.items() if number > i},
+                    requisites={
+                        number: tasks for number, tasks in requisites.items() if number > i
+                    },
                     trigger_rule=rule,
                 )
             before >> crawls >> commit
@@ -108,7 +110,9 @@ for bad in bad_configs():
     with DAG(
         dag_id=bad.dag_id,
         description=bad.lines[0],
-        doc_md="This config makes no DAGs:\n\n```text\n{}\n```\n".format("\n".join(chain(*map(in_lines, bad.lines)))),
+        doc_md="This config makes no DAGs:\n\n```text\n{}\n```\n".format(
+            "\n".join(chain(*map(in_lines, bad.lines)))
+        ),
         schedule=None,
         is_paused_upon_creation=True,
         tags=["krake"],

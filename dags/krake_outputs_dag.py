@@ -35,7 +35,9 @@ def outputs_dag(config: Config) -> None:
         dag_id=f"{config.crawl.name}_{OUTPUTS}",
         description="Texts and what is made of them, of what was crawled already",
         doc_md=__doc__,
-        schedule=[asset_of(config.crawl.name, "segments")] if config.outputs.when == "segments" else None,
+        schedule=[asset_of(config.crawl.name, "segments")]
+        if config.outputs.when == "segments"
+        else None,
         catchup=False,
         max_active_runs=1,
         default_args={**default_args(config), "execution_timeout": BATCH_TIMEOUT},

@@ -24,7 +24,12 @@ from __future__ import annotations
 
 from airflow.sdk import DAG, Param, TaskGroup
 from krake_airflow.configs import PROCESS
-from krake_airflow.operators import ExportOperator, FinalizeOperator, LinkOperator, MaintainKeysOperator
+from krake_airflow.operators import (
+    ExportOperator,
+    FinalizeOperator,
+    LinkOperator,
+    MaintainKeysOperator,
+)
 from krake_airflow.parsing import BATCH_TIMEOUT, configs_to_parse, default_args, label_param
 
 from crawl_lib.config import Config
@@ -55,7 +60,8 @@ def process_dag(config: Config) -> None:
     ):
         with TaskGroup("maintain_keys"):
             maintains = [
-                MaintainKeysOperator(task_id=task_id, server=task_id) for task_id in config.key_storage.by_short_name
+                MaintainKeysOperator(task_id=task_id, server=task_id)
+                for task_id in config.key_storage.by_short_name
             ]
         export = ExportOperator(task_id="export", of_run=False)
         linker = LinkOperator(task_id="linker")

@@ -65,7 +65,9 @@ from crawl_lib.config import Config
 def add_rounds(config: Config) -> list[BaseOperator]:
     """inject, then each iteration behind the one before, then rounds of requisites; returns their updates."""
     ids, requisites = task_ids_of_iterations(config), task_ids_of_requisites(config)
-    before: BaseOperator = InjectOperator(task_id="inject", later=ids, execution_timeout=BATCH_TIMEOUT)
+    before: BaseOperator = InjectOperator(
+        task_id="inject", later=ids, execution_timeout=BATCH_TIMEOUT
+    )
     updates: list[BaseOperator] = []
     with iterations_group():
         for i, (first, *others) in (ids | requisites).items():
@@ -86,7 +88,11 @@ def add_rounds(config: Config) -> list[BaseOperator]:
                 crawls = add_crawls(config, i, of_requisites=of_requisites)
                 rule = after_all_nodes(config)
                 commit = CommitOperator(
-                    task_id="commit", iteration=i, later={}, trigger_rule=rule, of_requisites=of_requisites
+                    task_id="commit",
+                    iteration=i,
+                    later={},
+                    trigger_rule=rule,
+                    of_requisites=of_requisites,
                 )
                 update = UpdateOperator(
                     task_id="update",

@@ -24,22 +24,34 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument("--seed", type=int, default=1, help="number that the web is made from")
-    shared.add_argument("--sites", type=int, default=12, help="sites, each on its own loopback address")
+    shared.add_argument(
+        "--sites", type=int, default=12, help="sites, each on its own loopback address"
+    )
     shared.add_argument("--pages-per-site", type=int, default=100, help="ordinary pages of a site")
     shared.add_argument("--plain", action="store_true", help="ordinary pages only, nothing odd")
     shared.add_argument("--calendar", action="store_true", help="with a calendar that has no end")
     shared.add_argument("--web", help="all of this as JSON (the fields of SynthWeb)")
-    shared.add_argument("--port", type=int, default=0, help="port on all addresses; 0: one that is free")
+    shared.add_argument(
+        "--port", type=int, default=0, help="port on all addresses; 0: one that is free"
+    )
     serving = commands.add_parser("serve", parents=[shared], help="serve the web")
     serving.add_argument("--log", type=Path, help="file for one line of JSON a request")
-    serving.add_argument("--least-s", type=float, default=0.0, help="least time in seconds that a body takes")
+    serving.add_argument(
+        "--least-s", type=float, default=0.0, help="least time in seconds that a body takes"
+    )
     serving.add_argument("--until-eof", action="store_true", help="stop when standard input ends")
-    commands.add_parser("truth", parents=[shared], help="print URLs and outcomes of a crawl to the end")
+    commands.add_parser(
+        "truth", parents=[shared], help="print URLs and outcomes of a crawl to the end"
+    )
     watching = commands.add_parser(
         "realtime", parents=[shared], help="serve the web, and a page that asks for its URLs"
     )
-    watching.add_argument("--config", type=Path, help="of the real-time service; default: config/realtime.yml")
-    watching.add_argument("--listen", default="127.0.0.1:8096", help="host:port of the page; port 0: any free one")
+    watching.add_argument(
+        "--config", type=Path, help="of the real-time service; default: config/realtime.yml"
+    )
+    watching.add_argument(
+        "--listen", default="127.0.0.1:8096", help="host:port of the page; port 0: any free one"
+    )
     return parser
 
 
@@ -63,7 +75,16 @@ def _serve(web: SynthWeb, given: argparse.Namespace) -> None:
             _say({"port": port, "seeds": web.seeds(port)})
 
         answers = Answers(web, sockets[0].getsockname()[1])
-        asyncio.run(serve(answers, sockets, log=log, least_s=given.least_s, until_eof=given.until_eof, on_ready=ready))
+        asyncio.run(
+            serve(
+                answers,
+                sockets,
+                log=log,
+                least_s=given.least_s,
+                until_eof=given.until_eof,
+                on_ready=ready,
+            )
+        )
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -47,7 +47,12 @@ class Answerer(Protocol):
 
 
 def make_answer(
-    status: int, headers: Sequence[tuple[str, str]], body: bytes, *, chunked: bool = False, drip_s: float = 0.0
+    status: int,
+    headers: Sequence[tuple[str, str]],
+    body: bytes,
+    *,
+    chunked: bool = False,
+    drip_s: float = 0.0,
 ) -> Answer:
     """An answer with these headers, and those that every answer has. `chunked`: the body is sent in chunks."""
     fields = [("Date", _DATE), ("Server", "synthweb"), *headers]
@@ -90,7 +95,9 @@ class Answers:
         if resource.first_status is not None and self._asked[target] < resource.first_times:
             self._asked[target] += 1
             headers = (("Retry-After", str(resource.first_wait_s)),)
-            return self._render(Resource(resource.first_status, body="<p>Try again</p>", headers=headers), "")
+            return self._render(
+                Resource(resource.first_status, body="<p>Try again</p>", headers=headers), ""
+            )
         coding = resource.coding if resource.coding and resource.coding in accepted else ""
         rendered = self._rendered.get((target, coding))
         if rendered is None:
@@ -101,9 +108,13 @@ class Answers:
 
     def _render(self, resource: Resource, coding: str) -> Answer:
         headers = [] if resource.mime is None else [("Content-Type", resource.mime)]
-        headers += [(name, value.replace(PORT_MARK, str(self._port))) for name, value in resource.headers]
+        headers += [
+            (name, value.replace(PORT_MARK, str(self._port))) for name, value in resource.headers
+        ]
         body = resource.content(self._port)
         if coding:
             body = _CODERS[coding](body)
             headers.append(("Content-Encoding", coding))
-        return make_answer(resource.status, headers, body, chunked=resource.chunked, drip_s=resource.drip_s)
+        return make_answer(
+            resource.status, headers, body, chunked=resource.chunked, drip_s=resource.drip_s
+        )

@@ -68,7 +68,10 @@ class RequestLog:
 
     def closest_starts_s(self) -> float:
         """The shortest time in seconds between the starts of any two requests; infinity below two."""
-        return min((after.start - before.start for before, after in pairwise(self.requests)), default=float("inf"))
+        return min(
+            (after.start - before.start for before, after in pairwise(self.requests)),
+            default=float("inf"),
+        )
 
     def counts(self, *, robots: bool = False) -> Counter[str]:
         """Requests per URL. `robots`: those for /robots.txt too."""

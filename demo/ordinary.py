@@ -84,14 +84,25 @@ class OrdinaryPages:
         rng = self._rng
         here = Target(self._site, self._paths[number])
         portable = number in self._portable
-        links = [self._link(here, Target(self._site, self._paths[child]), portable) for child in children]
+        links = [
+            self._link(here, Target(self._site, self._paths[child]), portable) for child in children
+        ]
         links += [self._link(here, target, portable, anchor) for target, anchor in extra]
-        links += [self._strewn(here, portable) for _ in range(min(_MAX_OUT_DEGREE, int(rng.paretovariate(1.1)) + 1))]
+        links += [
+            self._strewn(here, portable)
+            for _ in range(min(_MAX_OUT_DEGREE, int(rng.paretovariate(1.1)) + 1))
+        ]
         rng.shuffle(links)
-        links.append(Link(Target(self._site, "/style.css"), "/style.css", "link", "stylesheet", followed=False))
+        links.append(
+            Link(
+                Target(self._site, "/style.css"), "/style.css", "link", "stylesheet", followed=False
+            )
+        )
         charset = "iso-8859-1" if rng.random() < 0.06 else "utf-8"
         size = min(2500, int(rng.paretovariate(1.2) * 60))
-        text = page(rng, f"Page {number} of site {self._site}: {words(rng, 3)}", links, size_words=size)
+        text = page(
+            rng, f"Page {number} of site {self._site}: {words(rng, 3)}", links, size_words=size
+        )
         return Resource(
             mime=f"text/html; charset={charset}",
             body=text,
@@ -110,7 +121,9 @@ class OrdinaryPages:
         rng = self._rng
         kind = rng.random()
         if kind < 0.03:
-            return self._link(here, Target(self._site, f"/missing/{rng.randrange(20)}.html"), portable)
+            return self._link(
+                here, Target(self._site, f"/missing/{rng.randrange(20)}.html"), portable
+            )
         if kind < 0.05:
             return Link(None, f"mailto:kraken{rng.randrange(9)}@example.com", anchor="write")
         if kind < 0.08:

@@ -63,7 +63,10 @@ def run(web: SynthWeb, config: Path, page: str) -> int:
         stop.text = "Stopped."
         url, token, is_over = stack.enter_context(_service(config, stop))
         site = serving.seeds[0].rstrip("/")
-        app = make_app(lambda: Client(url, token, timeout_s=ANSWER_S), [(site + path, text) for path, text in EXAMPLES])
+        app = make_app(
+            lambda: Client(url, token, timeout_s=ANSWER_S),
+            [(site + path, text) for path, text in EXAMPLES],
+        )
         _say(f"  service  {url}")
         _say(f"  token    {token}")
         _say(f"  try      {site}/x/chain-1")
@@ -105,7 +108,9 @@ def _started(pool: ThreadPoolExecutor, stores: Stores) -> tuple[str, Future[None
 
     def ended(over: Future[None]) -> None:
         if not ready.done():
-            ready.set_exception(over.exception() or KrakeError("the service ended before it answered"))
+            ready.set_exception(
+                over.exception() or KrakeError("the service ended before it answered")
+            )
 
     is_over.add_done_callback(ended)
     return ready.result().rstrip("/"), is_over
@@ -175,5 +180,7 @@ def make_app(connect: Callable[[], Client], examples: list[tuple[str, str]]) -> 
     page = _Page(connect, examples)
     return Starlette(
         routes=[Route("/", page.show, methods=["GET"]), Route("/", page.submit, methods=["POST"])],
-        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=["localhost", "127.0.0.1", "[::1]"])],
+        middleware=[
+            Middleware(TrustedHostMiddleware, allowed_hosts=["localhost", "127.0.0.1", "[::1]"])
+        ],
     )

@@ -54,7 +54,9 @@ def head(title: str, links: Sequence[Link], extra: str = "") -> str:
     return f"<!DOCTYPE html>\n<html><head>{extra}<title>{escape(title)}</title>\n{tags}</head>\n"
 
 
-def page(rng: random.Random, title: str, links: Sequence[Link], *, extra: str = "", size_words: int = 80) -> str:
+def page(
+    rng: random.Random, title: str, links: Sequence[Link], *, extra: str = "", size_words: int = 80
+) -> str:
     """A page of `size_words` words with `links` strewn in, those of the head in the head."""
     body_links = [link for link in links if link.element not in _HEAD_ELEMENTS]
     share = max(1, size_words // (len(body_links) + 1))

@@ -66,7 +66,10 @@ def robots_resources(site: int, agent: str) -> dict[str, Resource]:
             return {"/robots.txt": Resource(status=500, mime="text/plain", body="out of order\n")}
         case RobotsKind.MOVED:
             moved = Resource(status=301, mime=None, headers=(("Location", "/rules/robots.txt"),))
-            return {"/robots.txt": moved, "/rules/robots.txt": Resource(mime="text/plain", body=plain)}
+            return {
+                "/robots.txt": moved,
+                "/rules/robots.txt": Resource(mime="text/plain", body=plain),
+            }
         case RobotsKind.CRAWL_DELAY:
             text = f"{plain}Crawl-delay: {CRAWL_DELAY_S}\n"
         case RobotsKind.AGENT:

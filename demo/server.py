@@ -44,10 +44,14 @@ def bind(addresses: Sequence[str], port: int = 0) -> list[socket.socket]:
             for opened in sockets:
                 opened.close()
             if error.errno != errno.EADDRINUSE or port:
-                raise KrakeError(f"{address}:{wanted}: cannot be listened on: {error.strerror}") from error
+                raise KrakeError(
+                    f"{address}:{wanted}: cannot be listened on: {error.strerror}"
+                ) from error
         else:
             return sockets
-    raise KrakeError(f"no port is free on all of {addresses[0]} to {addresses[-1]}; end what listens there")
+    raise KrakeError(
+        f"no port is free on all of {addresses[0]} to {addresses[-1]}; end what listens there"
+    )
 
 
 def _listen(address: str, port: int) -> socket.socket:
@@ -112,10 +116,15 @@ class _Connection(asyncio.Protocol):
     def _request(self, start: float, lines: list[str]) -> None:
         words = lines[0].split(" ")
         if len(words) != 3 or words[0] not in ("GET", "HEAD"):
-            self._transport.write(b"HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            self._transport.write(
+                b"HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+            )
             self._transport.close()
             return
-        fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
+        fields = {
+            name.lower(): value.strip()
+            for name, _, value in (line.partition(":") for line in lines[1:])
+        }
         if words[1] == FLUSH_PATH:
             self._log.flush()
             self._transport.write(b"HTTP/1.1 204 No Content\r\n\r\n")
@@ -125,14 +134,23 @@ class _Connection(asyncio.Protocol):
         drip_s = max(drip_s, self._least_s)
         if words[0] == "HEAD":
             body, drip_s = b"", 0.0
-        request = (fields.get("host", ""), words[1], status, start, fields.get("user-agent", ""), words[0])
+        request = (
+            fields.get("host", ""),
+            words[1],
+            status,
+            start,
+            fields.get("user-agent", ""),
+            words[0],
+        )
         closes = fields.get("connection", "").lower() == "close"
         if drip_s:
             self._drip(request, [head, *_parts(body)], drip_s / _DRIP_PARTS, closes)
         else:
             self._finish(request, head + body, closes)
 
-    def _finish(self, request: tuple[str, str, int, float, str, str], data: bytes, closes: bool) -> None:
+    def _finish(
+        self, request: tuple[str, str, int, float, str, str], data: bytes, closes: bool
+    ) -> None:
         host, path, status, start, agent, method = request
         self._log.note(LoggedRequest(host, path, status, start, time.monotonic(), agent, method))
         self._transport.write(data)
@@ -140,7 +158,11 @@ class _Connection(asyncio.Protocol):
             self._transport.close()
 
     def _drip(
-        self, request: tuple[str, str, int, float, str, str], parts: list[bytes], wait_s: float, closes: bool
+        self,
+        request: tuple[str, str, int, float, str, str],
+        parts: list[bytes],
+        wait_s: float,
+        closes: bool,
     ) -> None:
         """Send the parts one after the other; then go on with the requests that came meanwhile."""
         self._dripping = len(parts) > 1
@@ -149,7 +171,9 @@ class _Connection(asyncio.Protocol):
             self._serve()
             return
         self._transport.write(parts[0])
-        asyncio.get_running_loop().call_later(wait_s, self._drip, request, parts[1:], wait_s, closes)
+        asyncio.get_running_loop().call_later(
+            wait_s, self._drip, request, parts[1:], wait_s, closes
+        )
 
 
 def _parts(body: bytes) -> list[bytes]:
@@ -175,13 +199,16 @@ async def serve(
     port = sockets[0].getsockname()[1]
     writer = _LogWriter(log)
     servers = [
-        await loop.create_server(lambda: _Connection(answers, writer, least_s), sock=opened) for opened in sockets
+        await loop.create_server(lambda: _Connection(answers, writer, least_s), sock=opened)
+        for opened in sockets
     ]
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     if until_eof:
-        loop.add_reader(sys.stdin.fileno(), lambda: None if os.read(sys.stdin.fileno(), 4096) else stopped.set())
+        loop.add_reader(
+            sys.stdin.fileno(), lambda: None if os.read(sys.stdin.fileno(), 4096) else stopped.set()
+        )
     on_ready(port)
     while not stopped.is_set():
         with contextlib.suppress(TimeoutError):

@@ -41,18 +41,32 @@ class ServerProcess:
 
     def __enter__(self) -> Self:
         self._directory = tempfile.TemporaryDirectory(prefix="synthweb-")
-        command = [sys.executable, "-m", *self._command, "--until-eof", "--log", str(self._log_path)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=_ROOT)
+        command = [
+            sys.executable,
+            "-m",
+            *self._command,
+            "--until-eof",
+            "--log",
+            str(self._log_path),
+        ]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=_ROOT
+        )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
             self._stop()
-            raise KrakeError(f"the server {' '.join(self._command[:2])} did not start; its error is above")
+            raise KrakeError(
+                f"the server {' '.join(self._command[:2])} did not start; its error is above"
+            )
         self.port = int(json.loads(line)["port"])
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._stop()
 
@@ -86,7 +100,9 @@ class ServerProcess:
             connection.request("GET", FLUSH_PATH)
             connection.getresponse().read()
         except OSError as error:
-            raise KrakeError(f"{self._host}:{self.port}: the server does not answer: {error}") from error
+            raise KrakeError(
+                f"{self._host}:{self.port}: the server does not answer: {error}"
+            ) from error
         finally:
             connection.close()
         return RequestLog.read(self._log_path)
@@ -113,6 +129,8 @@ class Serving(ServerProcess):
         """The canonical URL of a path of a site."""
         return self.web.url(Target(site, path), self.port)
 
-    def truth(self, seeds: Sequence[str] | None = None, options: TruthOptions | None = None) -> Truth:
+    def truth(
+        self, seeds: Sequence[str] | None = None, options: TruthOptions | None = None
+    ) -> Truth:
         """What a crawl of this server must find; see `SynthWeb.truth`."""
         return self.web.truth(self.port, seeds, options)

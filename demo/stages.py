@@ -62,7 +62,9 @@ class Watched:
             return False
         document = self.page.document
         is_probed = document is None or "image" not in document.facts or document.image is not None
-        return self.page.state == "waiting" or not (is_probed or time.time() - self.page.fetched_ms / 1000 > PICTURE_S)
+        return self.page.state == "waiting" or not (
+            is_probed or time.time() - self.page.fetched_ms / 1000 > PICTURE_S
+        )
 
 
 class Stage(NamedTuple):
@@ -83,7 +85,10 @@ def stages_of(watched: Watched) -> list[Stage]:
     document = page.document
     if document is None or page.state == "waiting":
         wait_s = (watched.decision.wait_s if watched.decision else None) or 0
-        return [*found, Stage("Fetch", "now", f"waits for its host, about {wait_s:g} s, or for the answer")]
+        return [
+            *found,
+            Stage("Fetch", "now", f"waits for its host, about {wait_s:g} s, or for the answer"),
+        ]
     for number, hop in enumerate(document.hops, 1):
         said = hop.outcome if hop.status is None else f"{hop.status} {hop.outcome}"
         state = "done" if hop.outcome in ("ok", "redirect", "not_modified") else "failed"
@@ -98,7 +103,9 @@ def stages_of(watched: Watched) -> list[Stage]:
 def _decided(watched: Watched) -> Stage:
     decision = watched.decision
     assert decision is not None
-    text = " ".join(filter(None, (DECISIONS.get(decision.decision, decision.decision), decision.rule)))
+    text = " ".join(
+        filter(None, (DECISIONS.get(decision.decision, decision.decision), decision.rule))
+    )
     state = "failed" if decision.decision in ("refused", "busy", "unavailable") else "done"
     return Stage("Decision", state, text, f"+{watched.took_ms:.0f} ms")
 
@@ -107,7 +114,13 @@ def _pictured(watched: Watched, facts: dict[str, Any], image: dict[str, Any] | N
     if "image" not in facts:
         return []
     if image is None:
-        return [Stage("Picture", "now" if watched.is_open else "later", "the picture's first 64 KB are asked for")]
+        return [
+            Stage(
+                "Picture",
+                "now" if watched.is_open else "later",
+                "the picture's first 64 KB are asked for",
+            )
+        ]
     return [Stage("Picture", "done", ", ".join(f"{name} {value}" for name, value in image.items()))]
 
 
@@ -119,7 +132,9 @@ def _since(watched: Watched, time_ms: float) -> str:
     return f"{max(0.0, time.time() - time_ms / 1000):.0f} s ago"
 
 
-def shown(url: str, watched: Watched | None, examples: list[tuple[str, str]], *, is_part: bool) -> Response:
+def shown(
+    url: str, watched: Watched | None, examples: list[tuple[str, str]], *, is_part: bool
+) -> Response:
     """Return the page, or as a part the stages alone. The header `More` says whether the script looks again."""
     document = watched.page.document if watched and watched.page else None
     html = _template().render(
@@ -139,11 +154,17 @@ def shown(url: str, watched: Watched | None, examples: list[tuple[str, str]], *,
 def facts_of(facts: dict[str, Any]) -> list[tuple[str, str, str]]:
     """Return name, value and source of each fact."""
     sources = facts.get("sources", {})
-    return [(name, str(value), str(sources.get(name, ""))) for name, value in facts.items() if name != "sources"]
+    return [
+        (name, str(value), str(sources.get(name, "")))
+        for name, value in facts.items()
+        if name != "sources"
+    ]
 
 
 @cache
 def _template() -> Any:
     loader = FileSystemLoader(TEMPLATES)
-    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
     return environment.get_template("realtime.html")

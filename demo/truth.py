@@ -78,7 +78,11 @@ class Truth:
 
     def contents(self) -> dict[str, bytes]:
         """The SHA-1 of the content of each URL that answered 200."""
-        return {url: v.digest for url, v in self.visits.items() if v.status == 200 and v.digest is not None}
+        return {
+            url: v.digest
+            for url, v in self.visits.items()
+            if v.status == 200 and v.digest is not None
+        }
 
 
 _REQUISITES = frozenset({"img", "link"})
@@ -95,7 +99,9 @@ class _Waiting(NamedTuple):
 class _Walk:
     """One walk through the model; `worst`: ties go to the greatest depth."""
 
-    def __init__(self, web: SynthWeb, seeds: Sequence[Target], options: TruthOptions, *, worst: bool) -> None:
+    def __init__(
+        self, web: SynthWeb, seeds: Sequence[Target], options: TruthOptions, *, worst: bool
+    ) -> None:
         self._web, self._options = web, options
         self._choose = max if worst else min
         self._scope = {target.site for target in seeds}
@@ -121,15 +127,21 @@ class _Walk:
                     continue
                 if self._within_limits(following):
                     known = found.get(next_target)
-                    found[next_target] = following if known is None else self._choose(known, following)
+                    found[next_target] = (
+                        following if known is None else self._choose(known, following)
+                    )
         # hosts that seeds redirect to join after the round: a link to them in the same round came too early
         self._scope |= added
-        self._queue = {target: waiting for target, waiting in found.items() if target not in self.done}
+        self._queue = {
+            target: waiting for target, waiting in found.items() if target not in self.done
+        }
 
     def requisites(self) -> dict[Target, tuple[int, int, Outcome]]:
         """Return what the fetched pages need and nothing links to, as `done` has pages."""
         pages = (target for target, facts in self.done.items() if facts[2] is Outcome.OK)
-        links = (link for page in pages for link in self._links(page) if link.element in _REQUISITES)
+        links = (
+            link for page in pages for link in self._links(page) if link.element in _REQUISITES
+        )
         needed = {link.target for link in links if link.target is not None} - self.done.keys()
         return {target: (1, self.rounds, self._outcome(target)) for target in needed}
 
@@ -191,27 +203,46 @@ def find_truth(web: SynthWeb, port: int, seeds: Sequence[Target], options: Truth
         other = _Walk(web, seeds, options, worst=True)
         other.run()
         if other.done.keys() != walk.done.keys():
-            raise InputError(f"max_depth {options.max_depth}: which pages it cuts off is a matter of chance here")
+            raise InputError(
+                f"max_depth {options.max_depth}: which pages it cuts off is a matter of chance here"
+            )
     found = walk.done | (walk.requisites() if options.requisites else {})
-    visits = (_visit(web.url(target, port), web.resource(target), port, facts) for target, facts in found.items())
-    return Truth({visit.url: visit for visit in visits}, frozenset(_arcs(web, port, walk)), walk.rounds)
+    visits = (
+        _visit(web.url(target, port), web.resource(target), port, facts)
+        for target, facts in found.items()
+    )
+    return Truth(
+        {visit.url: visit for visit in visits}, frozenset(_arcs(web, port, walk)), walk.rounds
+    )
 
 
-def _visit(url: str, resource: Resource | None, port: int, facts: tuple[int, int, Outcome]) -> Visit:
+def _visit(
+    url: str, resource: Resource | None, port: int, facts: tuple[int, int, Outcome]
+) -> Visit:
     depth, number, outcome = facts
     if outcome not in WITH_RESPONSE:
         return Visit(url, outcome, None, None, depth, number)
     if resource is None:
         return Visit(url, outcome, 404, None, depth, number)
-    return Visit(url, outcome, resource.status, hashlib.sha1(resource.content(port)).digest(), depth, number)
+    return Visit(
+        url, outcome, resource.status, hashlib.sha1(resource.content(port)).digest(), depth, number
+    )
 
 
 def _arcs(web: SynthWeb, port: int, walk: _Walk) -> Iterator[tuple[str, str]]:
-    crawled = {target for target, facts in walk.done.items() if facts[2] is Outcome.OK and _answers_200(web, target)}
+    crawled = {
+        target
+        for target, facts in walk.done.items()
+        if facts[2] is Outcome.OK and _answers_200(web, target)
+    }
     for source in crawled:
         resource = web.resource(source)
         assert resource is not None
-        targets = {link.target for link in resource.links if link.target is not None and link.target != source}
+        targets = {
+            link.target
+            for link in resource.links
+            if link.target is not None and link.target != source
+        }
         for target in targets & crawled:
             yield web.url(source, port), web.url(target, port)
 

@@ -63,7 +63,12 @@ class SynthWeb:
     def resource(self, target: Target) -> Resource | None:
         """What `target` (a host and a path of this web) answers; None: 404."""
         found = self._resources.get(target)
-        if found is None and self.calendar and target.site == 0 and target.path.startswith(_CALENDAR):
+        if (
+            found is None
+            and self.calendar
+            and target.site == 0
+            and target.path.startswith(_CALENDAR)
+        ):
             return _month(target.path.removeprefix(_CALENDAR))
         return found
 
@@ -84,7 +89,12 @@ class SynthWeb:
         scheme, _, rest = url.partition("//")
         authority, slash, path = rest.partition("/")
         host, _, number = authority.partition(":")
-        if scheme == "http:" and slash and number == str(port) and host in (known := self.addresses()):
+        if (
+            scheme == "http:"
+            and slash
+            and number == str(port)
+            and host in (known := self.addresses())
+        ):
             return Target(known.index(host), f"/{path}")
         raise InputError(f"{url}: is no URL of this synthetic web on port {port}")
 
@@ -97,14 +107,18 @@ class SynthWeb:
         asks = kind_of(self.addresses().index(host)) is RobotsKind.CRAWL_DELAY
         return CRAWL_DELAY_S if asks else 0.0
 
-    def truth(self, port: int, seeds: Sequence[str] | None = None, options: TruthOptions | None = None) -> Truth:
+    def truth(
+        self, port: int, seeds: Sequence[str] | None = None, options: TruthOptions | None = None
+    ) -> Truth:
         """What a crawl of this web must find.
 
         `port`: the server's. `seeds`: canonical URLs of this web; None: the roots of all sites. Raises InputError if
         the limits make the result a matter of chance (see `truth`).
         """
         chosen = self.seeds(port) if seeds is None else seeds
-        return find_truth(self, port, [self.locate(url, port) for url in chosen], options or TruthOptions())
+        return find_truth(
+            self, port, [self.locate(url, port) for url in chosen], options or TruthOptions()
+        )
 
 
 def _month(number: str) -> Resource | None:
@@ -112,5 +126,7 @@ def _month(number: str) -> Resource | None:
         return None
     following = f"{_CALENDAR}{int(number) + 1}"
     link = Link(Target(0, following), following, anchor="next month")
-    body = f'<!DOCTYPE html><title>Month {number}</title><p><a href="{following}">next month</a></p>\n'
+    body = (
+        f'<!DOCTYPE html><title>Month {number}</title><p><a href="{following}">next month</a></p>\n'
+    )
     return Resource(body=body, links=(link,))

@@ -41,10 +41,14 @@ def run_python(
     with tempfile.TemporaryDirectory(prefix="krake-forked-") as directory:
         out, err = Path(directory, "out"), Path(directory, "err")
         code = run_forked(_run_python, program, [*map(str, arguments)], variables, out, err)
-        return subprocess.CompletedProcess([program, *arguments], code, out.read_text(), err.read_text())
+        return subprocess.CompletedProcess(
+            [program, *arguments], code, out.read_text(), err.read_text()
+        )
 
 
-def _run_python(program: str, arguments: list[str], variables: dict[str, str], out: Path, err: Path) -> None:
+def _run_python(
+    program: str, arguments: list[str], variables: dict[str, str], out: Path, err: Path
+) -> None:
     os.chdir(ROOT)
     os.environ.clear()
     os.environ.update(variables)

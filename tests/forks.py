@@ -56,16 +56,26 @@ class Forks:
     def __enter__(self) -> Self:
         command = [sys.executable, "-m", "tests.forks", self._shared]
         self._server = subprocess.Popen(
-            command, env=dict(self._variables), cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command,
+            env=dict(self._variables),
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._server.communicate()
 
-    def start(self, program: str, arguments: list[str], variables: Mapping[str, str] | None = None) -> Forked:
+    def start(
+        self, program: str, arguments: list[str], variables: Mapping[str, str] | None = None
+    ) -> Forked:
         """Begin what `python -c program arguments` does in this folder.
 
         `variables`: its environment; None: that of the process that forks.
@@ -102,7 +112,9 @@ def _serve(shared: str) -> None:
         print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), file=answers, flush=True)
 
 
-def _become(program: str, arguments: list[str], variables: dict[str, str], directory: str, output: str) -> NoReturn:
+def _become(
+    program: str, arguments: list[str], variables: dict[str, str], directory: str, output: str
+) -> NoReturn:
     for path, flags, numbers in ((os.devnull, os.O_RDONLY, (0,)), (output, os.O_WRONLY, (1, 2))):
         descriptor = os.open(path, flags)
         for number in numbers:

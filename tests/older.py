@@ -23,7 +23,9 @@ def as_older(crawl: Path) -> None:
 
 def scope_of(folder: Path) -> Path:
     """The file that keeps the scope of an iteration."""
-    return folder.parent / "scope" / unsealed((folder / "iteration.json").read_bytes())["scope_sha256"]
+    return (
+        folder.parent / "scope" / unsealed((folder / "iteration.json").read_bytes())["scope_sha256"]
+    )
 
 
 def shared_scopes(crawl: Path) -> list[Path]:

@@ -18,14 +18,20 @@ PYTHON_VARIABLE = "KRAKE_TEST_PYTHON"
 
 def python_of(directory: Path, line: str) -> str:
     """The program of a new environment in `directory` that runs a line first; all else is that of this Python."""
-    site = directory / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
+    site = (
+        directory / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
+    )
     site.mkdir(parents=True)
     (directory / "bin").mkdir()
     program = directory / "bin" / "python"
     program.symlink_to(Path(sys.executable).resolve())
     home = Path(sys.base_prefix) / "bin"
     (directory / "pyvenv.cfg").write_text(f"home = {home}\ninclude-system-site-packages = false\n")
-    lines = [f"import site; site.addsitedir({sysconfig.get_paths()['purelib']!r})", str(ROOT), f"import sys; {line}"]
+    lines = [
+        f"import site; site.addsitedir({sysconfig.get_paths()['purelib']!r})",
+        str(ROOT),
+        f"import sys; {line}",
+    ]
     (site / "first.pth").write_text("\n".join(lines) + "\n")
     return str(program)
 

@@ -67,7 +67,9 @@ class S3Server:
         """Return a store below a prefix of the bucket, with no patience by default. `options`: of S3Client."""
         config = self.config(prefix)
         self._opened = self._opened or open_client(config, CREDENTIALS)
-        return S3Storage(S3Client(config, opened=self._opened, **options), times or Times(patience_s=0.0))
+        return S3Storage(
+            S3Client(config, opened=self._opened, **options), times or Times(patience_s=0.0)
+        )
 
     def wrapped(self, app: Callable[..., Iterable[bytes]]) -> Callable[..., Iterable[bytes]]:
         """Return the application behind the counter and the faults."""
@@ -88,7 +90,10 @@ class S3Server:
                 return self.proxy(app, environ, start)
             except KeyError:  # moto's answer to a part of an upload that was ended
                 text = b"<Error><Code>NoSuchUpload</Code><Message>It was ended.</Message></Error>"
-                start("404 Not Found", [("Content-Type", "application/xml"), ("Content-Length", str(len(text)))])
+                start(
+                    "404 Not Found",
+                    [("Content-Type", "application/xml"), ("Content-Length", str(len(text)))],
+                )
                 return [text]
 
         return counted
@@ -104,7 +109,9 @@ def behind(server: S3Server, proxy: Callable[..., Iterable[bytes]]) -> Iterator[
         server.proxy = before
 
 
-def without(header: str, methods: Collection[str] = ("PUT", "POST", "DELETE")) -> Callable[..., Iterable[bytes]]:
+def without(
+    header: str, methods: Collection[str] = ("PUT", "POST", "DELETE")
+) -> Callable[..., Iterable[bytes]]:
     """Return a proxy that takes a header out of each request of some methods."""
     name = f"HTTP_{header.upper().replace('-', '_')}"
 
@@ -138,7 +145,9 @@ def s3_server() -> Iterator[S3Server]:
 
     server = S3Server()
     app = server.wrapped(DomainDispatcherApplication(create_backend_app))
-    http = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Handler, passthrough_errors=True)
+    http = make_server(
+        "127.0.0.1", 0, app, threaded=True, request_handler=Handler, passthrough_errors=True
+    )
     thread = threading.Thread(target=http.serve_forever, daemon=True)
     thread.start()
     server.address = f"http://127.0.0.1:{http.port}"

@@ -80,7 +80,9 @@ class Screen:
         if command == "A":
             self._row = max(self._top, self._row - int(arguments or 1))
         elif command == "K":
-            self.lines[self._row] = "" if arguments == "2" else self.lines[self._row][: self._column]
+            self.lines[self._row] = (
+                "" if arguments == "2" else self.lines[self._row][: self._column]
+            )
         elif command == "H":
             self._row, self._column = self._top, 0
         elif command == "J":
@@ -109,7 +111,9 @@ class Terminal:
     master: int
     screen: Screen
     written: str = ""
-    decoder: codecs.IncrementalDecoder = field(default_factory=codecs.getincrementaldecoder("utf-8"))
+    decoder: codecs.IncrementalDecoder = field(
+        default_factory=codecs.getincrementaldecoder("utf-8")
+    )
 
     def until(self, is_there: Callable[[Screen], bool]) -> Screen:
         """Read until the screen shows something, or the program has ended; returns the screen."""
@@ -135,7 +139,10 @@ class Terminal:
 
 
 def run_in_terminal(
-    program: str, arguments: Sequence[str | Path] = (), size: tuple[int, int] = SIZES[0], cwd: Path = ROOT
+    program: str,
+    arguments: Sequence[str | Path] = (),
+    size: tuple[int, int] = SIZES[0],
+    cwd: Path = ROOT,
 ) -> Terminal:
     """Start a Python program whose input, output and errors are a terminal. `size`: its rows and columns."""
     master, slave = pty.openpty()

@@ -11,7 +11,10 @@ from xdist.scheduler import LoadFileScheduling
 TOGETHER = ("tests/dags/", "tests/keys/")
 """Folders that one process has: their tests share what takes seconds to load or to start, Airflow and MariaDB."""
 WAITING = (
-    *(f"tests/{folder}/" for folder in ("cli", "curate", "dags", "e2e", "fetch", "keys", "node", "rounds")),
+    *(
+        f"tests/{folder}/"
+        for folder in ("cli", "curate", "dags", "e2e", "fetch", "keys", "node", "rounds")
+    ),
     "tests/repair/test_elsewhere.py",
     "tests/repair/test_held.py",
     "tests/repair/test_held_elsewhere.py",
@@ -65,7 +68,11 @@ class Scheduling(LoadFileScheduling):  # type: ignore[misc]
         return share_of(nodeid)
 
     def _assign_work_unit(self, node: object) -> None:
-        newest = [next(reversed(given)) for other, given in self.assigned_work.items() if given and other is not node]
+        newest = [
+            next(reversed(given))
+            for other, given in self.assigned_work.items()
+            if given and other is not node
+        ]
         computing = sum(not share.startswith(WAITING) for share in newest)
         waits = computing >= len(self.assigned_work) // 2
         wanted = (share for share in self.workqueue if share.startswith(WAITING) is waits)

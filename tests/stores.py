@@ -11,7 +11,11 @@ from crawl_lib.stores import Secrets, Stores
 
 
 def stores_on(
-    storage: Storage, config: Config, *, on_progress: OnProgress | None = None, stop: Event | None = None
+    storage: Storage,
+    config: Config,
+    *,
+    on_progress: OnProgress | None = None,
+    stop: Event | None = None,
 ) -> Stores:
     """What a stage is given."""
     return Stores(config, Secrets(), storage, on_progress=on_progress, stop=stop or Event())

@@ -16,7 +16,14 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.config import load_config
-from crawl_lib.errors import ConfigError, KeyStoreError, KrakeError, OutputConflictError, QueueError, StorageError
+from crawl_lib.errors import (
+    ConfigError,
+    KeyStoreError,
+    KrakeError,
+    OutputConflictError,
+    QueueError,
+    StorageError,
+)
 from crawl_lib.export import ContentReader, UrlMapping
 from crawl_lib.graph import open_web_graph
 from crawl_lib.stores import open_stores
@@ -63,11 +70,23 @@ class TestConfig:
                 "key_storage.replication",
                 "as many servers",
             ),
-            ({"fetch": {"allow_networks": ["everything"]}}, "fetch.allow_networks", "such as 127.0.0.0/8"),
-            ({"urls": {"rules": [{"action": "-", "kind": "regex", "value": "("}]}}, "urls.rules", "("),
+            (
+                {"fetch": {"allow_networks": ["everything"]}},
+                "fetch.allow_networks",
+                "such as 127.0.0.0/8",
+            ),
+            (
+                {"urls": {"rules": [{"action": "-", "kind": "regex", "value": "("}]}},
+                "urls.rules",
+                "(",
+            ),
             ({"dfs_primary": None}, "dfs_primary", "must be a text"),
             ({"crawl": {"directory": "../elsewhere"}}, "crawl.directory", "does not match"),
-            ({"export": {"directory": "crawl"}}, "export.directory", "must differ from crawl.directory"),
+            (
+                {"export": {"directory": "crawl"}},
+                "export.directory",
+                "must differ from crawl.directory",
+            ),
         ],
     )
     def test_a_mistake_names_the_key_and_what_it_may_be(
@@ -98,21 +117,49 @@ class TestSeeds:
         first, second = tmp_path / "seeds" / "a.txt", tmp_path / "seeds" / "b.txt"
         first.parent.mkdir()
         first.write_bytes(
-            b"\n".join([b"# a comment", b"", urls[0], GARBAGE, b"ftp://127.0.0.1/", b"   ", urls[0], b"mailto:me@x.y"])
+            b"\n".join(
+                [
+                    b"# a comment",
+                    b"",
+                    urls[0],
+                    GARBAGE,
+                    b"ftp://127.0.0.1/",
+                    b"   ",
+                    urls[0],
+                    b"mailto:me@x.y",
+                ]
+            )
         )
         second.write_bytes(
-            b"\r\n".join([LONG, urls[1] + b"\tsource=test", b"not a url", urls[2] + b"\tno-equals", b""])
+            b"\r\n".join(
+                [LONG, urls[1] + b"\tsource=test", b"not a url", urls[2] + b"\tno-equals", b""]
+            )
         )
         shown = krake.ok("inject", str(first.parent), "--run-id", "r").out
-        counts = stages.inject(open_stores(load_config(krake.file)), run_id="r", seeds=str(first.parent))
+        counts = stages.inject(
+            open_stores(load_config(krake.file)), run_id="r", seeds=str(first.parent)
+        )
 
         assert counts["accepted"] == 2
         assert counts["blank"] == 2
         assert counts["comments"] == 1
         assert counts["duplicates"] == 1
-        assert counts["rejected"] == {"invalid": 1, "no_scheme": 1, "scheme": 2, "too_long": 1, "metadata": 1}
+        assert counts["rejected"] == {
+            "invalid": 1,
+            "no_scheme": 1,
+            "scheme": 2,
+            "too_long": 1,
+            "metadata": 1,
+        }
         assert counts["lines"] == 12
-        for place in (f"{first}:4", f"{first}:5", f"{first}:8", f"{second}:1", f"{second}:3", f"{second}:4"):
+        for place in (
+            f"{first}:4",
+            f"{first}:5",
+            f"{first}:8",
+            f"{second}:1",
+            f"{second}:3",
+            f"{second}:4",
+        ):
             assert sum(f"{place}:" in example for example in counts["examples"]) == 1
             assert f"{place}:" in shown
         assert all(len(example) < 400 + len(str(second)) for example in counts["examples"])
@@ -124,10 +171,18 @@ class TestSeeds:
     def test_a_seed_in_a_refused_network_is_named_at_once(self, krake: Krake) -> None:
         """It was said after the crawl alone, as an outcome."""
         urls = ["http://10.0.0.1/", "http://[::1]/", "http://93.184.215.14/", "http://name.test/"]
-        krake.configure(servers=["node-a"], fetch={"allow_networks": [], "contact": "me@example.org"})
+        krake.configure(
+            servers=["node-a"], fetch={"allow_networks": [], "contact": "me@example.org"}
+        )
         warning = krake.ok("inject", *urls).out
-        assert "http://10.0.0.1/, http://[::1]/: addresses of inner networks are not fetched" in warning
-        krake.configure(servers=["node-a"], fetch={"allow_networks": ["10.0.0.0/8"], "contact": "me@example.org"})
+        assert (
+            "http://10.0.0.1/, http://[::1]/: addresses of inner networks are not fetched"
+            in warning
+        )
+        krake.configure(
+            servers=["node-a"],
+            fetch={"allow_networks": ["10.0.0.0/8"], "contact": "me@example.org"},
+        )
         assert "warning" not in krake.ok("inject", urls[0], urls[2]).out
 
     @pytest.mark.parametrize(
@@ -145,7 +200,9 @@ class TestSeeds:
         assert str(tmp_path / "seeds.txt") in error
         assert problem in error
 
-    @pytest.mark.parametrize("text", ["~no-such-user/seeds.txt", "x" * 300, "\0", "seeds.txt/below"])
+    @pytest.mark.parametrize(
+        "text", ["~no-such-user/seeds.txt", "x" * 300, "\0", "seeds.txt/below"]
+    )
     def test_a_text_that_is_neither_url_nor_path_is_refused(self, krake: Krake, text: str) -> None:
         Path(krake.directory / "seeds.txt").write_text("")
         error = krake("inject", text).error()
@@ -186,7 +243,13 @@ class TestDirectories:
     def test_dfs_primary(self, krake: Krake, place: Callable[[Path], Path]) -> None:
         path = place(krake.directory)
         krake.configure(servers=["node-a"], dfs_primary=str(path))
-        for words in (["inject", "http://127.0.0.1/"], ["crawl"], ["settle"], ["export"], ["status"]):
+        for words in (
+            ["inject", "http://127.0.0.1/"],
+            ["crawl"],
+            ["settle"],
+            ["export"],
+            ["status"],
+        ):
             error = krake(*words).error()
             assert f"dfs_primary: {path}: " in error
         with pytest.raises((ConfigError, StorageError)):
@@ -266,11 +329,15 @@ def test_a_queue_state_that_lies_is_named_with_the_command_that_repairs_it(krake
     assert state.read_text() == "0\n3\n", "nothing is repaired in silence"
 
 
-def test_an_export_over_one_with_other_inputs_is_refused_and_touches_nothing(krake: Krake, serving: Serving) -> None:
+def test_an_export_over_one_with_other_inputs_is_refused_and_touches_nothing(
+    krake: Krake, serving: Serving
+) -> None:
     krake.ok("inject", serving.seeds[0])
     krake.ok("crawl")
     krake.ok("export", "--label", "mine")
-    files = {file: file.read_bytes() for file in (krake.directory / "dfs" / "export" / "mine").iterdir()}
+    files = {
+        file: file.read_bytes() for file in (krake.directory / "dfs" / "export" / "mine").iterdir()
+    }
     krake.ok("export", "--label", "mine")
     krake.ok("crawl")
     with pytest.raises(OutputConflictError) as caught:
@@ -279,7 +346,9 @@ def test_an_export_over_one_with_other_inputs_is_refused_and_touches_nothing(kra
     assert error == one_line(caught.value)
     assert "export/mine" in error
     assert "label" in error
-    assert {file: file.read_bytes() for file in (krake.directory / "dfs" / "export" / "mine").iterdir()} == files
+    assert {
+        file: file.read_bytes() for file in (krake.directory / "dfs" / "export" / "mine").iterdir()
+    } == files
 
 
 def nothing_is_valid(krake: Krake) -> None:
@@ -298,7 +367,10 @@ def nothing_is_valid(krake: Krake) -> None:
     assert (place / "urlmapping").read_bytes() == struct.pack(">i", 0)
     assert (place / "webgraph").read_bytes() == struct.pack(">i", 0)
     assert (place / "content").read_bytes() == (place / "offsets").read_bytes() == b""
-    with UrlMapping(place / "urlmapping") as mapping, ContentReader(place / "content", place / "offsets") as content:
+    with (
+        UrlMapping(place / "urlmapping") as mapping,
+        ContentReader(place / "content", place / "offsets") as content,
+    ):
         assert list(mapping) == list(content) == []
         assert mapping.node_id(b"\0" * 20) is None
     with open_web_graph(open_stores(config), name="none") as graph:
@@ -314,7 +386,11 @@ def nothing_is_valid(krake: Krake) -> None:
 
 
 def test_a_crawl_without_seeds_goes_through_all_stages(krake: Krake) -> None:
-    for words in (["inject", ""], ["inject", "# nothing but a comment\n\n"], ["crawl", "--iterations", "2"]):
+    for words in (
+        ["inject", ""],
+        ["inject", "# nothing but a comment\n\n"],
+        ["crawl", "--iterations", "2"],
+    ):
         krake.ok(*words)
     assert krake.status()["totals"]["fetched"] == 0
     for segment in (krake.directory / "dfs" / "crawl").glob("[0-9]*/node-a"):
@@ -341,7 +417,12 @@ def test_a_crawl_where_every_page_is_gone_or_denied_goes_through_all_stages(
     (denied / "robots.txt").write_text("User-agent: *\nDisallow: /\n")
     (denied / "page.html").write_text("<a href=other.html>never seen</a>")
     with FileServing(denied, address(190)) as files:
-        krake.ok("inject", "\n".join([serving.url(0, "/none/1"), serving.url(0, "/none/2"), files.url("/page.html")]))
+        krake.ok(
+            "inject",
+            "\n".join(
+                [serving.url(0, "/none/1"), serving.url(0, "/none/2"), files.url("/page.html")]
+            ),
+        )
         krake.ok("crawl", "--iterations", "2")
     assert krake.status()["totals"]["outcomes"] == {"gone": 2, "robots_denied": 1}
     nothing_is_valid(krake)

@@ -52,7 +52,11 @@ LIVE = "realtime"
 FETCHERS = ["fetcher-1", "fetcher-2"]
 """Of a profile of its own. Like the page, the service has no files of Airflow."""
 LIVE_PORT = "8095"
-OURS = [name for name, service in SERVICES.items() if service["image"] == "krake:local" and name != CLEANER]
+OURS = [
+    name
+    for name, service in SERVICES.items()
+    if service["image"] == "krake:local" and name != CLEANER
+]
 VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)([^}]*)\}")
 
 
@@ -90,7 +94,11 @@ def image_environment() -> dict[str, str]:
 
 def test_the_image_has_all_code_compiled() -> None:
     """Containers cannot write bytecode: a process would compile its modules at each start."""
-    assert all(service.get("read_only") for name, service in SERVICES.items() if name.startswith(("node", "batch")))
+    assert all(
+        service.get("read_only")
+        for name, service in SERVICES.items()
+        if name.startswith(("node", "batch"))
+    )
     copied = re.findall(r"^COPY --chown=\S+ (\S+) \1$", DOCKERFILE, re.MULTILINE)
     code = {folder for folder in copied if any((ROOT / folder).rglob("*.py"))}
     [compiled] = re.findall(r"python -m compileall -q (.*)$", DOCKERFILE, re.MULTILINE)
@@ -102,24 +110,38 @@ def test_the_image_has_all_code_compiled() -> None:
 
 def test_compose_accepts_the_file(tmp_path: Path) -> None:
     if shutil.which("docker-compose") is None:
-        pytest.skip("docker-compose is not installed (Debian package docker-compose); the file was not checked by it")
+        pytest.skip(
+            "docker-compose is not installed (Debian package docker-compose); the file was not checked by it"
+        )
     compose_env.write(tmp_path / ".env")
-    command = ["docker-compose", "--file", str(ROOT / "docker-compose.yml"), "--env-file", str(tmp_path / ".env")]
+    command = [
+        "docker-compose",
+        "--file",
+        str(ROOT / "docker-compose.yml"),
+        "--env-file",
+        str(tmp_path / ".env"),
+    ]
     command += ["--profile", LIVE]
     clean = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-    done = subprocess.run([*command, "config"], capture_output=True, text=True, env=clean, timeout=240)
+    done = subprocess.run(
+        [*command, "config"], capture_output=True, text=True, env=clean, timeout=240
+    )
     assert done.returncode == 0, done.stderr
     assert set(yaml.safe_load(done.stdout)["services"]) == set(SERVICES)
     # Without the file nothing starts with an empty password.
     (tmp_path / "empty").touch()
     command[command.index("--env-file") + 1] = str(tmp_path / "empty")
-    done = subprocess.run([*command, "config"], capture_output=True, text=True, env=clean, timeout=240)
+    done = subprocess.run(
+        [*command, "config"], capture_output=True, text=True, env=clean, timeout=240
+    )
     assert done.returncode != 0
     assert "make compose-env" in done.stderr
 
 
 def test_the_topology_is_what_the_readme_says() -> None:
-    assert {"scheduler", "api-server", "dag-processor", "postgres", "namenode", "set-up"} <= set(SERVICES)
+    assert {"scheduler", "api-server", "dag-processor", "postgres", "namenode", "set-up"} <= set(
+        SERVICES
+    )
     assert len(NODES) == len(KEY_SERVERS) == 3
     assert len([name for name in SERVICES if name.startswith("datanode-")]) == 2
 
@@ -132,7 +154,10 @@ def test_three_ports_are_published_and_on_loopback() -> None:
     for name, [port] in ports.items():
         assert port.startswith("127.0.0.1:")
         assert port.endswith(f":{asked[name]}")
-    assert {name for name in SERVICES if "network_mode" in SERVICES[name]} == {CLEANER, "certificates"}
+    assert {name for name in SERVICES if "network_mode" in SERVICES[name]} == {
+        CLEANER,
+        "certificates",
+    }
     assert SERVICES[CLEANER]["network_mode"] == SERVICES["certificates"]["network_mode"] == "none"
     assert not any(service.get("privileged") for service in SERVICES.values())
 
@@ -162,7 +187,12 @@ def test_the_real_time_service_is_a_profile_with_its_data_on_one_volume() -> Non
     require_realtime(found)
     [volume] = [mount for mount in service["volumes"] if not mount.endswith(":ro")]
     directory = volume.partition(":")[2]
-    written = [options.tokens, found.queue.local_dir, found.scratch.directory, *found.key_storage.servers]
+    written = [
+        options.tokens,
+        found.queue.local_dir,
+        found.scratch.directory,
+        *found.key_storage.servers,
+    ]
     assert all(path.startswith(f"{directory}/") for path in written)
     assert directory in DOCKERFILE
     assert service["networks"]["service"]["aliases"] == ["realtime-api"]
@@ -203,12 +233,22 @@ def test_the_unit_of_systemd_runs_the_service() -> None:
     program, *argv = shlex.split(service["ExecStart"])
     assert Path(program).name == "krake"
     assert build_parser().parse_args(argv).run.__name__
-    assert (service["KillMode"], service["KillSignal"], service["TimeoutStopSec"]) == ("mixed", "SIGTERM", "10")
-    assert (service["Restart"], service["SuccessExitStatus"], service["NoNewPrivileges"]) == ("always", "143", "yes")
+    assert (service["KillMode"], service["KillSignal"], service["TimeoutStopSec"]) == (
+        "mixed",
+        "SIGTERM",
+        "10",
+    )
+    assert (service["Restart"], service["SuccessExitStatus"], service["NoNewPrivileges"]) == (
+        "always",
+        "143",
+        "yes",
+    )
 
 
 def test_the_index_is_made_where_there_is_room_for_it() -> None:
-    assert config().search.directory in [mount.split(":")[1] for mount in SERVICES["batch"]["volumes"]]
+    assert config().search.directory in [
+        mount.split(":")[1] for mount in SERVICES["batch"]["volumes"]
+    ]
 
 
 def test_every_variable_is_made_and_every_one_that_is_made_is_used() -> None:
@@ -287,14 +327,22 @@ def test_a_container_has_no_capability_and_no_way_to_one_and_a_limit_of_memory(n
     assert not any("docker.sock" in mount for mount in service.get("volumes", []))
     if name in HDFS:
         # Its start calls sudo; what it may keep is less than it had before.
-        assert set(service["cap_add"]) <= {"AUDIT_WRITE", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"}
+        assert set(service["cap_add"]) <= {
+            "AUDIT_WRITE",
+            "DAC_OVERRIDE",
+            "FOWNER",
+            "SETGID",
+            "SETUID",
+        }
         return
     assert "cap_add" not in service
     assert service["read_only"] is True
     assert service["security_opt"] == ["no-new-privileges:true"]
-    assert service["image"] == "krake:local" or service["user"] in {"haproxy", "mysql", "postgres"}, (
-        "as root it would need more"
-    )
+    assert service["image"] == "krake:local" or service["user"] in {
+        "haproxy",
+        "mysql",
+        "postgres",
+    }, "as root it would need more"
 
 
 @pytest.mark.parametrize("name", sorted(set(SERVICES) - HDFS - SMALL))
@@ -338,10 +386,16 @@ def test_the_crawl_does_not_reach_the_database_of_airflow() -> None:
 
 
 def test_only_nodes_and_the_published_port_reach_the_outside() -> None:
-    open_networks = {name for name, options in FILE["networks"].items() if not (options or {}).get("internal")}
+    open_networks = {
+        name for name, options in FILE["networks"].items() if not (options or {}).get("internal")
+    }
     assert open_networks == {"outside", "published", "page", "service", "web"}
     assert [name for name in SERVICES if "service" in networks(name)] == [LIVE]
-    of_all = [name for name, service in SERVICES.items() if not {"networks", "network_mode"} & set(service)]
+    of_all = [
+        name
+        for name, service in SERVICES.items()
+        if not {"networks", "network_mode"} & set(service)
+    ]
     assert of_all == [], "else it would be on a network of all"
     assert sorted(name for name in SERVICES if "outside" in networks(name)) == sorted(NODES)
     assert [name for name in SERVICES if "published" in networks(name)] == ["api-server"]
@@ -350,7 +404,11 @@ def test_only_nodes_and_the_published_port_reach_the_outside() -> None:
 def test_commands_of_the_docs_reach_the_image() -> None:
     """The entrypoint of Airflow's image takes any other first word for a command of Airflow."""
     texts = [TEXT, *(path.read_text() for path in (ROOT / "docs").glob("*.md"))]
-    found = [words for text in texts for words in re.findall(r"docker compose [^`\n]*\brun --rm ([\w-]+) (\w+)", text)]
+    found = [
+        words
+        for text in texts
+        for words in re.findall(r"docker compose [^`\n]*\brun --rm ([\w-]+) (\w+)", text)
+    ]
     assert len(found) > 1
     assert {word for _, word in found} <= {"airflow", "bash", "python"}
 
@@ -367,12 +425,16 @@ def test_workers_reach_the_api_server_through_the_gate_alone() -> None:
     """Their secret signs a token of any user: `docs/security.md` says what it opens."""
     assert neighbours("api-server") == {"set-up", "postgres", "scheduler", "dag-processor", "gate"}
     for name in WORKERS:
-        addresses = [value for value in SERVICES[name]["environment"].values() if value.startswith("http")]
+        addresses = [
+            value for value in SERVICES[name]["environment"].values() if value.startswith("http")
+        ]
         assert len(addresses) == 2
         assert {urlsplit(address).netloc for address in addresses} == {"gate:8080"}
         assert re.search(r"^    bind :8080$", GATE, re.MULTILINE)
         paths = re.findall(r"path_beg (.*) }", GATE)[0].split()
-        assert all(any(urlsplit(address).path.startswith(path) for path in paths) for address in addresses)
+        assert all(
+            any(urlsplit(address).path.startswith(path) for path in paths) for address in addresses
+        )
         assert sorted(paths) == ["/edge_worker/v1/", "/execution/"]
 
 
@@ -380,7 +442,9 @@ def test_a_run_may_name_the_seeds_that_are_mounted() -> None:
     mounts = {mount.split(":")[1]: mount for mount in SERVICES["batch"]["volumes"]}
     inside = load_config(ROOT / "config" / "compose.yml").inject.directory
     assert mounts[f"{HOME}/{Path(inside).relative_to(ROOT)}"].endswith(":ro")
-    assert not [name for name in NODES if any("seeds" in mount for mount in SERVICES[name]["volumes"])]
+    assert not [
+        name for name in NODES if any("seeds" in mount for mount in SERVICES[name]["volumes"])
+    ]
 
 
 def test_one_service_builds_the_image_and_the_others_use_it() -> None:
@@ -400,7 +464,10 @@ def test_the_tables_are_made_when_all_servers_answer() -> None:
 @pytest.mark.parametrize("name", sorted(SERVICES))
 def test_the_output_of_a_container_has_a_limit(name: str) -> None:
     """The API server alone wrote 119 MB a day, and the namenode of a busy crawl 220 MB."""
-    assert SERVICES[name]["logging"] == {"driver": "local", "options": {"max-size": "10m", "max-file": "5"}}
+    assert SERVICES[name]["logging"] == {
+        "driver": "local",
+        "options": {"max-size": "10m", "max-file": "5"},
+    }
 
 
 def test_old_logs_of_tasks_are_deleted() -> None:
@@ -418,7 +485,9 @@ def test_old_logs_of_tasks_are_deleted() -> None:
 
 
 def test_workers_do_not_write_a_line_each_second() -> None:
-    [named] = {SERVICES[name]["environment"]["AIRFLOW__LOGGING__LOGGING_CONFIG_CLASS"] for name in WORKERS}
+    [named] = {
+        SERVICES[name]["environment"]["AIRFLOW__LOGGING__LOGGING_CONFIG_CLASS"] for name in WORKERS
+    }
     module, _, name = named.rpartition(".")
     loggers = getattr(importlib.import_module(module), name)["loggers"]
     assert loggers[worker_logging.QUIET] == {"level": "WARNING"}
@@ -431,7 +500,9 @@ def test_a_dead_datanode_is_asked_last_and_its_name_is_not_waited_for() -> None:
         for kind in ("read", "write"):
             assert environment[f"HDFS-SITE.XML_dfs.namenode.avoid.{kind}.stale.datanode"] == "true"
         # Three heartbeats of 3 s are the least that HDFS takes.
-        assert 9_000 <= int(environment["HDFS-SITE.XML_dfs.namenode.stale.datanode.interval"]) < 30_000
+        assert (
+            9_000 <= int(environment["HDFS-SITE.XML_dfs.namenode.stale.datanode.interval"]) < 30_000
+        )
     for name in [*WORKERS, *HDFS]:
         assert SERVICES[name]["dns_opt"] == ["timeout:1", "attempts:2"]
 
@@ -444,7 +515,10 @@ def test_tasks_outlive_a_restart_of_the_api_server() -> None:
     # A heartbeat fails every 5 s at most: the task is not ended by its own supervisor before that.
     assert 5 * int(environment["AIRFLOW__WORKERS__MAX_FAILED_HEARTBEATS"]) >= dead_s
     assert dead_s <= 2 * int(environment["AIRFLOW__API_AUTH__JWT_LEEWAY"])
-    for name in ("AIRFLOW__WORKERS__EXECUTION_API_RETRY_WAIT_MAX", "AIRFLOW__EDGE__API_RETRY_WAIT_MAX"):
+    for name in (
+        "AIRFLOW__WORKERS__EXECUTION_API_RETRY_WAIT_MAX",
+        "AIRFLOW__EDGE__API_RETRY_WAIT_MAX",
+    ):
         assert int(environment[name]) <= 10
 
 
@@ -465,7 +539,12 @@ def test_images_are_pinned() -> None:
 
 def fetcher_argv(name: str) -> list[str]:
     """The command of a fetcher."""
-    place = ["--directory", "/var/lib/krake/fetcher", "--certificates", f"/var/lib/krake/certificates/{name}"]
+    place = [
+        "--directory",
+        "/var/lib/krake/fetcher",
+        "--certificates",
+        f"/var/lib/krake/certificates/{name}",
+    ]
     return ["realtime", "fetcher", "--listen", f"{name}:8096", "--name", name, *place]
 
 
@@ -505,13 +584,17 @@ def test_commands_and_options_of_airflow_are_there(tmp_path: Path) -> None:
     commands = [argv for _, argv in of_program("airflow")]
     # Migration, three parts of the centre and the check of one, and each worker with its check.
     assert len(commands) == 1 + 4 + 2 * (len(NODES) + 1)
-    names = {key for service in SERVICES.values() for key in service.get("environment", {})} | set(image_environment())
+    names = {key for service in SERVICES.values() for key in service.get("environment", {})} | set(
+        image_environment()
+    )
     client = importlib.util.find_spec("airflow.providers.edge3.cli")
     assert client is not None
     assert client.submodule_search_locations is not None
     source = (Path(client.submodule_search_locations[0]) / "api_client.py").read_text()
     assert all(f'"{name}"' in source for name in NOT_OPTIONS)
-    options = [name.lower().split("__")[1:] for name in names - NOT_OPTIONS if name.startswith("AIRFLOW__")]
+    options = [
+        name.lower().split("__")[1:] for name in names - NOT_OPTIONS if name.startswith("AIRFLOW__")
+    ]
     assert len(options) > 12
     executor = SERVICES["scheduler"]["environment"]["AIRFLOW__CORE__EXECUTOR"]
     clean = {"PATH": os.environ["PATH"], "AIRFLOW_HOME": str(tmp_path), "PYTHONWARNINGS": "ignore"}
@@ -533,7 +616,11 @@ def test_commands_and_options_of_airflow_are_there(tmp_path: Path) -> None:
 def test_settings_that_one_machine_has_too_are_the_same() -> None:
     ours = settings.environment(Path("home"), Path("config"))
     theirs = SERVICES["scheduler"]["environment"] | image_environment()
-    both = {name for name in set(ours) & set(theirs) if name.startswith("AIRFLOW__") and "FOLDER" not in name}
+    both = {
+        name
+        for name in set(ours) & set(theirs)
+        if name.startswith("AIRFLOW__") and "FOLDER" not in name
+    }
     assert len(both) >= 3
     # Tasks run on the workers, the database is a server, and the executor does not wait; nothing else differs.
     different = {
@@ -565,7 +652,15 @@ def test_each_node_s_worker_has_its_name_and_its_queue() -> None:
 
 
 def test_everything_is_started_by_a_program_of_the_image() -> None:
-    assert {argv[0] for _, argv in COMMANDS} == {"airflow", "krake", "curl", "umask", "printf", "install", "grep"}
+    assert {argv[0] for _, argv in COMMANDS} == {
+        "airflow",
+        "krake",
+        "curl",
+        "umask",
+        "printf",
+        "install",
+        "grep",
+    }
 
 
 def test_the_config_fits_the_services() -> None:
@@ -607,14 +702,20 @@ def test_a_node_serves_its_queue_and_keeps_its_own_disk(name: str) -> None:
 def test_workers_know_no_secret_of_the_centre() -> None:
     for name in [*NODES, "batch"]:
         environment = SERVICES[name]["environment"]
-        used = {variable for value in environment.values() for variable, _ in VARIABLE.findall(str(value))}
+        used = {
+            variable
+            for value in environment.values()
+            for variable, _ in VARIABLE.findall(str(value))
+        }
         assert used == {"KRAKE_KEY_STORAGE_PASSWORD", "AIRFLOW_JWT_SECRET"}, name
 
 
 @pytest.mark.parametrize("name", WORKERS)
 def test_a_worker_has_scratch_room(name: str) -> None:
     """`krake fsck` on a node copies files of exports there."""
-    assert config().scratch.directory in [mount.split(":")[1] for mount in SERVICES[name]["volumes"]]
+    assert config().scratch.directory in [
+        mount.split(":")[1] for mount in SERVICES[name]["volumes"]
+    ]
 
 
 def test_hdfs_keeps_what_it_has_closed() -> None:
@@ -624,7 +725,9 @@ def test_hdfs_keeps_what_it_has_closed() -> None:
         assert environment["HDFS-SITE.XML_dfs.datanode.hostname"] == name
     # The image opens /data for its user; what is elsewhere would be lost with the container.
     for name, key in (("namenode", "namenode.name"), ("datanode-1", "datanode.data")):
-        assert SERVICES[name]["environment"][f"HDFS-SITE.XML_dfs.{key}.dir"].startswith("file:///data/")
+        assert SERVICES[name]["environment"][f"HDFS-SITE.XML_dfs.{key}.dir"].startswith(
+            "file:///data/"
+        )
         assert SERVICES[name]["volumes"][0].endswith(":/data")
 
 
@@ -633,9 +736,15 @@ def test_hdfs_keeps_what_it_has_closed() -> None:
 
 def test_the_image_takes_what_is_there_and_nothing_private() -> None:
     sources = [
-        word for line in re.findall(r"^COPY (?:--\S+ )*(.*)$", DOCKERFILE, re.MULTILINE) for word in line.split()[:-1]
+        word
+        for line in re.findall(r"^COPY (?:--\S+ )*(.*)$", DOCKERFILE, re.MULTILINE)
+        for word in line.split()[:-1]
     ]
-    allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    allowed = {
+        line[1:]
+        for line in (ROOT / ".dockerignore").read_text().splitlines()
+        if line.startswith("!")
+    }
     assert set(sources) == allowed
     assert all((ROOT / source).exists() for source in sources)
     assert {"crawl_lib", "sql", "plugins", "dags", "config", "requirements.image.lock"} <= allowed
@@ -652,7 +761,9 @@ def pins(lock: str) -> set[str]:
 def test_the_image_has_what_runs_and_no_tool_of_development() -> None:
     """What runs is what the tests ran: the lock of the image is a part of the lock."""
     assert pins(IMAGE_LOCK) < pins("requirements.lock")
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
     tools = {re.split(r"[>=\[]", name)[0] for name in extras["dev"]}
     of_others = {"fastwarc"}  # resiliparse brings it
     assert tools & {pin.split("==")[0] for pin in pins(IMAGE_LOCK)} <= of_others
@@ -666,7 +777,11 @@ def test_downloads_of_the_image_trust_a_certificate_that_was_given() -> None:
     assert set(arguments) == {"PIP_CERT", "SSL_CERT_FILE"}
     assert len(set(arguments.values())) == 1
     first_download = DOCKERFILE.index(" pip install")
-    assert DOCKERFILE.index("ARG SSL_CERT_FILE") < DOCKERFILE.index('"${CERTIFICATE}"') < first_download
+    assert (
+        DOCKERFILE.index("ARG SSL_CERT_FILE")
+        < DOCKERFILE.index('"${CERTIFICATE}"')
+        < first_download
+    )
     assert SERVICES["set-up"]["build"]["args"] == ["CERTIFICATE"]
     assert not set(arguments) & set(image_environment())
 
@@ -693,11 +808,19 @@ def test_each_tmpfs_with_a_mode_is_in_the_image_with_that_mode(name: str) -> Non
 def test_the_image_is_made_as_make_setup_makes_the_environment() -> None:
     makefile = (ROOT / "Makefile").read_text()
     flat = " ".join(DOCKERFILE.replace("\\\n", " ").split())
-    makefile = re.sub(r" \$\((?:foreach|if) .*\)$", "", makefile, flags=re.MULTILINE)  # extras that were asked for
+    makefile = re.sub(
+        r" \$\((?:foreach|if) .*\)$", "", makefile, flags=re.MULTILINE
+    )  # extras that were asked for
     for line in re.findall(
-        r"^\t(?:@(?:\$\(DOWNLOAD\) )?)?\$\(BIN\)/(?:uv|python -m) pip (?:sync|install) .*$", makefile, re.MULTILINE
+        r"^\t(?:@(?:\$\(DOWNLOAD\) )?)?\$\(BIN\)/(?:uv|python -m) pip (?:sync|install) .*$",
+        makefile,
+        re.MULTILINE,
     )[:3]:
-        needed = [word for word in line.split() if word.startswith("--") and word != "--disable-pip-version-check"]
+        needed = [
+            word
+            for word in line.split()
+            if word.startswith("--") and word != "--disable-pip-version-check"
+        ]
         what = line.split()[-1].replace("requirements.lock", IMAGE_LOCK)
         assert all(word in flat for word in [*needed, what]), line
     assert "--require-hashes" in flat
@@ -718,7 +841,10 @@ def run_compose_env(path: Path) -> subprocess.CompletedProcess[str]:
     """As `make` does it, by a Python without packages."""
     program = ROOT / "plugins" / "krake_airflow" / "compose_env.py"
     return subprocess.run(
-        [sys.executable, "-I", "-S", str(program), str(path)], capture_output=True, text=True, timeout=60
+        [sys.executable, "-I", "-S", str(program), str(path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
 
 
@@ -731,7 +857,10 @@ def test_passwords_are_random_and_for_the_owner_alone(tmp_path: Path) -> None:
         os.umask(old)
     assert run_compose_env(second).returncode == 0
     assert stat.S_IMODE(first.stat().st_mode) == stat.S_IMODE(second.stat().st_mode) == 0o600
-    one, two = (dict(line.split("=", 1) for line in path.read_text().splitlines()) for path in (first, second))
+    one, two = (
+        dict(line.split("=", 1) for line in path.read_text().splitlines())
+        for path in (first, second)
+    )
     assert set(one) == set(compose_env.values())
     assert {name for name in one if one[name] == two[name]} == {
         "KRAKE_WEB_PORT",
@@ -758,7 +887,9 @@ def test_passwords_that_stand_are_kept(tmp_path: Path) -> None:
     assert "cannot be written" in run_compose_env(tmp_path / "no" / ".env").stderr
 
 
-def test_half_a_file_of_passwords_is_not_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_a_file_of_passwords_is_not_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It would be kept as that of databases which were never made."""
 
     def full(*arguments: object) -> None:
@@ -800,10 +931,15 @@ def test_the_small_file_leaves_the_services_that_its_config_names() -> None:
         assert set(waits_for) <= left, name
     assert set(changed["set-up"]["depends_on"]) == set(SERVICES["set-up"]["depends_on"]) & left
     for name in (left & set(OURS)) - {LIVE, "certificates", *FETCHERS}:  # of a config of its own
-        assert changed[name]["environment"] == {"KRAKE_CONFIG_PATH": f"{HOME}/config/compose-small.yml"}
+        assert changed[name]["environment"] == {
+            "KRAKE_CONFIG_PATH": f"{HOME}/config/compose-small.yml"
+        }
 
 
 def test_the_small_config_differs_in_its_servers_alone() -> None:
-    ours, small = to_mapping(config()), to_mapping(load_config(ROOT / "config" / "compose-small.yml"))
+    ours, small = (
+        to_mapping(config()),
+        to_mapping(load_config(ROOT / "config" / "compose-small.yml")),
+    )
     different = {name for name in ours if ours[name] != small[name]}
     assert different == {"servers", "key_storage", "fetch"}

@@ -51,7 +51,11 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 CALLS: dict[str, Callable[[Any], object]] = {
     "text": lambda kind: repr(kind(x=1, y=3)),
-    "equal": lambda kind: (kind(x=1) == kind(x=1, names=["a"]), kind(x=1) == kind(x=2), kind(x=1) == 1),
+    "equal": lambda kind: (
+        kind(x=1) == kind(x=1, names=["a"]),
+        kind(x=1) == kind(x=2),
+        kind(x=1) == 1,
+    ),
     "hash": lambda kind: hash(kind(x=1)) == hash(kind(x=1)),
     "missing": lambda kind: kind(),
     "unknown": lambda kind: kind(x=1, z=1),
@@ -62,7 +66,10 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "replaced": lambda kind: dataclasses.asdict(dataclasses.replace(kind(x=1), x=7)),
     "copied": lambda kind: dataclasses.astuple(copy.copy(kind(x=1))),
     "fields": lambda kind: ([one.name for one in dataclasses.fields(kind)], kind.__match_args__),
-    "subclass": lambda kind: (repr(type("Below", (kind,), {})(x=1)), type("Below", (kind,), {})(x=1) == kind(x=1)),
+    "subclass": lambda kind: (
+        repr(type("Below", (kind,), {})(x=1)),
+        type("Below", (kind,), {})(x=1) == kind(x=1),
+    ),
 }
 
 
@@ -105,7 +112,11 @@ def test_a_method_of_a_class_itself_stays() -> None:
             return "named"
 
     named: Any = lazy_dataclass(frozen=True)(Named)
-    assert (repr(named(1)), named(1) == 5, hash(named(1)) == hash(named(1))) == ("named", True, True)
+    assert (repr(named(1)), named(1) == 5, hash(named(1)) == hash(named(1))) == (
+        "named",
+        True,
+        True,
+    )
 
 
 def test_only_what_is_used_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,5 +138,9 @@ def test_a_process_that_forks_others_compiles_all_before() -> None:
     kind = point(lazy_dataclass, frozen=True)
     compile_all()
     early = {name: vars(kind)[name] for name in ("__init__", "__repr__", "__eq__", "__hash__")}
-    assert (kind(x=1), hash(kind(x=1)), repr(kind(x=1))) == (kind(x=1), hash(kind(x=1)), repr(kind(x=1)))
+    assert (kind(x=1), hash(kind(x=1)), repr(kind(x=1))) == (
+        kind(x=1),
+        hash(kind(x=1)),
+        repr(kind(x=1)),
+    )
     assert {name: vars(kind)[name] for name in early} == early

@@ -27,14 +27,21 @@ def trees() -> dict[Path, ast.Module]:
 
 @cache
 def classes() -> dict[str, ast.ClassDef]:
-    return {node.name: node for tree in trees().values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    return {
+        node.name: node
+        for tree in trees().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+    }
 
 
 def is_public(name: str) -> bool:
     return not name.startswith("_")
 
 
-def public(body: list[ast.stmt], owner: ast.ClassDef | None = None) -> Iterator[tuple[ast.ClassDef | None, ast.stmt]]:
+def public(
+    body: list[ast.stmt], owner: ast.ClassDef | None = None
+) -> Iterator[tuple[ast.ClassDef | None, ast.stmt]]:
     """Public classes and functions, and public methods with their class."""
     for node in body:
         if isinstance(node, ast.ClassDef | Function) and is_public(node.name):
@@ -53,8 +60,15 @@ def lineage(owner: ast.ClassDef | None) -> list[ast.ClassDef]:
 
 def told(owner: ast.ClassDef | None, node: ast.ClassDef | Function) -> str:
     """The docstring; of a method also that of the method it stands for in the classes above."""
-    same = [method for above in lineage(owner) for method in above.body if getattr(method, "name", "") == node.name]
-    return "\n".join(filter(None, (ast.get_docstring(one) for one in [node, *same] if isinstance(one, Function))))
+    same = [
+        method
+        for above in lineage(owner)
+        for method in above.body
+        if getattr(method, "name", "") == node.name
+    ]
+    return "\n".join(
+        filter(None, (ast.get_docstring(one) for one in [node, *same] if isinstance(one, Function)))
+    )
 
 
 def raised(node: ast.AST) -> set[str]:
@@ -78,7 +92,11 @@ def test_public_names_are_documented_with_what_they_raise(file: Path) -> None:
         whole = "\n".join([text, *(ast.get_docstring(above) or "" for above in lineage(owner))])
         if not text:
             missing.append(f"{node.name}: no docstring")
-        missing += [f"{node.name}: raises {name}, and does not say so" for name in raised(node) if name not in whole]
+        missing += [
+            f"{node.name}: raises {name}, and does not say so"
+            for name in raised(node)
+            if name not in whole
+        ]
     assert missing == []
 
 

@@ -37,15 +37,21 @@ run_program(main)
         ("raise SystemExit('bad words')", 1, "bad words\nthread atexit freed "),
     ],
 )
-def test_threads_handlers_and_output_are_heeded_and_nothing_is_freed(end: str, code: int, told: str) -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM.format(end)], capture_output=True, text=True)
+def test_threads_handlers_and_output_are_heeded_and_nothing_is_freed(
+    end: str, code: int, told: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(end)], capture_output=True, text=True
+    )
     assert (done.returncode, done.stdout, done.stderr) == (code, "said", told)
 
 
 def test_the_code_holds_where_nobody_reads_what_is_said() -> None:
     command = [sys.executable, "-c", PROGRAM.format("return 3")]
     environment = {**os.environ, "PYTHONUNBUFFERED": ""}  # it is written at the end
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
         assert process.stdout is not None
         process.stdout.close()
         assert process.wait() == 3

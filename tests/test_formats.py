@@ -65,7 +65,9 @@ def exported(config: Config) -> Path:
 
 
 def test_the_files_of_an_export(exported: Path) -> None:
-    assert {name: (exported / name).read_bytes() for name in EXPORTED} == {name: example(name) for name in EXPORTED}
+    assert {name: (exported / name).read_bytes() for name in EXPORTED} == {
+        name: example(name) for name in EXPORTED
+    }
 
 
 def test_the_python_example(exported: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -81,7 +83,9 @@ def test_the_java_example(exported: Path, tmp_path: Path) -> None:
         pytest.skip("javac or java is not installed (Debian: default-jdk-headless)")
     [code] = re.findall(r"^```java\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
     (tmp_path / "Page.java").write_text(code)
-    done = subprocess.run([java, "Page.java", str(exported), "1"], cwd=tmp_path, capture_output=True)
+    done = subprocess.run(
+        [java, "Page.java", str(exported), "1"], cwd=tmp_path, capture_output=True
+    )
     assert (done.returncode, done.stdout) == (0, b"beta"), done.stderr
 
 
@@ -105,11 +109,18 @@ def test_lines_of_urls() -> None:
         (QueuedUrl(C, key(B), 1, list_name="retry-1795000000-5d2b1c0a9e3f"), HANDED_ON),
         (QueuedUrl(C, key(B), 1, list_name="7-1", earlier=EARLIER.to_text()), HANDED_ON),
     ]
-    assert block.replace("→", "\t").encode().splitlines() == [encode_line(url, flags) for url, flags in urls]
+    assert block.replace("→", "\t").encode().splitlines() == [
+        encode_line(url, flags) for url, flags in urls
+    ]
     assert encode_meta(urls[1][0]).decode().replace("\t", "→") in TEXT
 
 
-WORDS = {"fixed_size_binary[20]": "20 bytes", "string": "text", "timestamp[us, tz=UTC]": "time", "bool": "boolean"}
+WORDS = {
+    "fixed_size_binary[20]": "20 bytes",
+    "string": "text",
+    "timestamp[us, tz=UTC]": "time",
+    "bool": "boolean",
+}
 TABLES = [
     ("pages", PAGES_SCHEMA),
     ("links", LINKS_SCHEMA),
@@ -126,7 +137,9 @@ TABLES = [
 
 @pytest.mark.parametrize(("name", "schema"), TABLES)
 def test_the_columns_of_the_tables(name: str, schema: pa.Schema) -> None:
-    [table] = re.findall(rf"`{name}`:\n\n\| column \| type \| what \|\n\|---\|---\|---\|\n((?:\|.*\|\n)+)", TEXT)
+    [table] = re.findall(
+        rf"`{name}`:\n\n\| column \| type \| what \|\n\|---\|---\|---\|\n((?:\|.*\|\n)+)", TEXT
+    )
     columns = [(field.name, WORDS.get(str(field.type), str(field.type))) for field in schema]
     assert re.findall(r"^\| `(\w+)` \| ([^|]+) \| [^|]+ \|$", table, re.MULTILINE) == columns
 

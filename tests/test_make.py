@@ -29,7 +29,11 @@ def project(tmp_path: Path) -> Path:
 
 def make(project: Path, *words: str, **variables: str) -> tuple[int, list[str]]:
     """The exit code, and the lines but for those that make adds of itself."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_", "MAKE"))}
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PIP_", "UV_", "MAKE"))
+    }
     done = subprocess.run(
         ["make", *words],
         cwd=project,
@@ -39,15 +43,25 @@ def make(project: Path, *words: str, **variables: str) -> tuple[int, list[str]]:
         text=True,
         timeout=120,
     )
-    lines = [line for line in done.stdout.splitlines() if not re.match(r"make: \*\*\* \[|Setting up", line)]
+    lines = [
+        line
+        for line in done.stdout.splitlines()
+        if not re.match(r"make: \*\*\* \[|Setting up", line)
+    ]
     return done.returncode, lines
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["crawl", "SEED=a.txt"], "make crawl knows no variable SEED, only CONFIG SEEDS ITERATIONS PYTHON"),
-        (["crawl", "seeds=x", "CONFIG=y"], "make crawl knows no variable seeds, only CONFIG SEEDS ITERATIONS PYTHON"),
+        (
+            ["crawl", "SEED=a.txt"],
+            "make crawl knows no variable SEED, only CONFIG SEEDS ITERATIONS PYTHON",
+        ),
+        (
+            ["crawl", "seeds=x", "CONFIG=y"],
+            "make crawl knows no variable seeds, only CONFIG SEEDS ITERATIONS PYTHON",
+        ),
         (["ui", "SEEDS=x"], "make ui knows no variable SEEDS, only CONFIG PYTHON"),
         (["CONFIG=x"], "make setup knows no variable CONFIG, only PYTHON"),
     ],
@@ -65,7 +79,10 @@ def test_each_target_knows_the_variables_that_its_recipe_uses() -> None:
     known = dict(re.findall(r"^VARIABLES_([\w-]+) := (.*)$", MAKEFILE, re.MULTILINE))
     recipes = re.findall(r"^([\w-]+):.*\n((?:\t.*\n)+)", MAKEFILE, re.MULTILINE)
     options = {name for names in known.values() for name in names.split()}
-    used = {target: options.intersection(re.findall(r"\$\(([A-Z_]+)\)", recipe)) for target, recipe in recipes}
+    used = {
+        target: options.intersection(re.findall(r"\$\(([A-Z_]+)\)", recipe))
+        for target, recipe in recipes
+    }
     assert {target: names for target, names in used.items() if names} == {
         target: set(names.split()) for target, names in known.items()
     }
@@ -74,12 +91,16 @@ def test_each_target_knows_the_variables_that_its_recipe_uses() -> None:
 @pytest.mark.parametrize("python", ["no-such-python", "OTHER"])
 def test_another_python_is_one_sentence(project: Path, python: str) -> None:
     other = project / "python"
-    other.write_text(f"#!/bin/sh\nexec {sys.executable} -c 'raise SystemExit(1)'\n")  # as an older one answers
+    other.write_text(
+        f"#!/bin/sh\nexec {sys.executable} -c 'raise SystemExit(1)'\n"
+    )  # as an older one answers
     other.chmod(0o755)
     python = python.replace("OTHER", str(other))
     code, [line] = make(project, "setup", f"PYTHON={python}")
     assert code == 2
-    assert line.startswith(f"make: Krake needs Python 3.11 with venv and pip, which {python} is not: install it")
+    assert line.startswith(
+        f"make: Krake needs Python 3.11 with venv and pip, which {python} is not: install it"
+    )
     assert not (project / ".venv").exists()
 
 
@@ -88,7 +109,9 @@ def test_no_network_is_one_sentence(project: Path) -> None:
     dead = {"PIP_CONFIG_FILE": "/dev/null", "PIP_INDEX_URL": DEAD, "PIP_RETRIES": "1"}
     code, [line] = make(project, "setup", f"PYTHON={python}", **dead)
     assert code == 2
-    assert line.startswith("make: packages cannot be downloaded, since their index does not answer: see to the network")
+    assert line.startswith(
+        "make: packages cannot be downloaded, since their index does not answer: see to the network"
+    )
     assert "NewConnectionError" in (project / ".venv" / "download.log").read_text()
 
 
@@ -97,14 +120,20 @@ def test_files_that_are_named_are_all_that_is_tested(target: str) -> None:
     code, lines = make(ROOT, "--dry-run", target, "PYTEST_ARGS=tests/cluster/test_storage.py -q")
     assert code == 0, lines
     [command] = [shlex.split(line) for line in lines if " -m pytest " in line]
-    assert [word for word in command if word.startswith("tests/")] == ["tests/cluster/test_storage.py"]
+    assert [word for word in command if word.startswith("tests/")] == [
+        "tests/cluster/test_storage.py"
+    ]
 
 
 def test_the_search_page_shows_the_crawl_of_the_synthetic_web() -> None:
     code, lines = make(ROOT, "--dry-run", "search")
     assert code == 0, lines
     steps = [line.partition("--config ")[2] for line in lines if "config/demo.yml" in line]
-    assert steps == ["config/demo.yml", "config/demo.yml index update", "config/demo.yml serve search"]
+    assert steps == [
+        "config/demo.yml",
+        "config/demo.yml index update",
+        "config/demo.yml serve search",
+    ]
 
 
 def test_the_real_time_service_runs_over_the_synthetic_web() -> None:

@@ -49,7 +49,17 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 WITH_FILES = [output for output in OUTPUTS if output.name != "push"]
 """Outputs with files of the crawl: the pages of a push are in OpenSearch (`tests/push`)."""
-HOLDING = {"text", "outlinks", "linkdb", "terms", "exports", "cdxj", "index", "commoncrawl", "graphs"}
+HOLDING = {
+    "text",
+    "outlinks",
+    "linkdb",
+    "terms",
+    "exports",
+    "cdxj",
+    "index",
+    "commoncrawl",
+    "graphs",
+}
 """Outputs that repeat content of a page."""
 
 
@@ -110,8 +120,15 @@ def test_the_list_has_all_tables_in_order_and_its_tasks_are_those_of_the_config(
 def test_damage_of_each_is_found(output: Output, stores: Stores) -> None:
     assert output.paths(stores)
     assert output.check(stores, full=True) == []
-    files = [file for path in output.paths(stores) for file in [place(stores, path)] if file.is_file()]
-    files += [file for path in output.paths(stores) for file in place(stores, path).rglob("*") if file.is_file()]
+    files = [
+        file for path in output.paths(stores) for file in [place(stores, path)] if file.is_file()
+    ]
+    files += [
+        file
+        for path in output.paths(stores)
+        for file in place(stores, path).rglob("*")
+        if file.is_file()
+    ]
     file = max(files, key=lambda file: file.stat().st_size)
     data = bytearray(file.read_bytes())
     middle = len(data) // 2
@@ -124,7 +141,10 @@ def test_damage_of_each_is_found(output: Output, stores: Stores) -> None:
 def test_what_is_left_over_of_each_is_swept(output: Output, stores: Stores) -> None:
     assert sweep(stores, dry_run=True).deleted == []
     name = output.paths(stores)[0].rpartition("/")[2]
-    left = LEFT.get(output.name, "").format(name) or f"crawl/{output.paths(stores)[0].rpartition('/')[2]}/.1-{ID}"
+    left = (
+        LEFT.get(output.name, "").format(name)
+        or f"crawl/{output.paths(stores)[0].rpartition('/')[2]}/.1-{ID}"
+    )
     place(stores, left).parent.mkdir(parents=True, exist_ok=True)
     place(stores, left).write_bytes(b"")
     [deleted] = sweep(stores).deleted
@@ -135,7 +155,11 @@ def test_what_is_left_over_of_each_is_swept(output: Output, stores: Stores) -> N
 def one_page(config: Config) -> dict[str, Any]:
     """A page that other pages link to."""
     rows = Result(config).rows("pages", ["url", "key", "outcome", "depth", "mime_detected"])
-    return next(row for row in rows if row["outcome"] == "ok" and row["mime_detected"] == "text/html" and row["depth"])
+    return next(
+        row
+        for row in rows
+        if row["outcome"] == "ok" and row["mime_detected"] == "text/html" and row["depth"]
+    )
 
 
 @pytest.mark.parametrize("output", OUTPUTS, ids=lambda output: str(output.name))
@@ -151,7 +175,10 @@ def test_each_says_which_of_its_places_have_a_page(output: Output, stores: Store
 
 def test_a_drop_names_all_places_until_they_are_made_again(stores: Stores) -> None:
     url = one_page(stores.config)["url"]
-    folders = {one.path.split("/")[-1 if "." in one.path else -2] for one in drop_pages(stores, [url]).places}
+    folders = {
+        one.path.split("/")[-1 if "." in one.path else -2]
+        for one in drop_pages(stores, [url]).places
+    }
     assert {"outlinks", "linkdb", "index.cdxj", "export"} <= folders
     stages.make_output(stores, output="text")
     stages.update_crawldb(stores)
@@ -160,7 +187,11 @@ def test_a_drop_names_all_places_until_they_are_made_again(stores: Stores) -> No
     stages.make_output(stores, output="index")
     again = [one.path for one in drop_pages(stores, [url]).places]
     newest = [f"crawl/{kind}/2" for kind in ("outlinks", "linkdb")]
-    assert not [path for path in again if path.startswith("text/") or path == "crawl/index.cdxj" or path in newest]
+    assert not [
+        path
+        for path in again
+        if path.startswith("text/") or path == "crawl/index.cdxj" or path in newest
+    ]
     assert {"crawl/outlinks/1", "crawl/linkdb/1", "export/out"} <= set(again)
 
 
@@ -168,7 +199,10 @@ def test_plug_ins_say_what_the_index_boosts(stores: Stores) -> None:
     version = newest_index(Versions(stores, INDEX))
     assert version is not None
     assert version.manifest["boosts"].startswith("opic of CrawlDb ")
-    boosts = [row["boost"] for row in pq.read_table(place(stores, f"{version.path}/pages.parquet")).to_pylist()]
+    boosts = [
+        row["boost"]
+        for row in pq.read_table(place(stores, f"{version.path}/pages.parquet")).to_pylist()
+    ]
     assert sum(boosts) / len(boosts) == pytest.approx(1)
     assert len(set(boosts)) > 1
 
@@ -185,7 +219,9 @@ def test_each_is_deleted_and_nothing_else_with_it(output: Output, stores: Stores
         assert output.paths(stores)
 
 
-def test_texts_are_looked_at_wherever_they_are_and_not_those_of_another_crawl(stores: Stores) -> None:
+def test_texts_are_looked_at_wherever_they_are_and_not_those_of_another_crawl(
+    stores: Stores,
+) -> None:
     """With `crawldb.signature: content` too, but only where the note of the place names this crawl."""
     assert stores.config.crawldb.signature == "content"
     text = next(output for output in OUTPUTS if output.name == "text")
@@ -193,8 +229,14 @@ def test_texts_are_looked_at_wherever_they_are_and_not_those_of_another_crawl(st
     assert [path for path, _ in text.leftovers(stores)] == ["text/1/node-0"]
     crawl = replace(stores.config.crawl, name="another")
     other = open_stores(replace(stores.config, crawl=crawl))
-    assert (text.paths(other), list(text.leftovers(other)), text.check(other, full=True)) == ([], [], [])
+    assert (text.paths(other), list(text.leftovers(other)), text.check(other, full=True)) == (
+        [],
+        [],
+        [],
+    )
     place(stores, "text/_crawl").unlink()
     assert text.paths(stores) == [], "nothing says whose they are"
-    asks = open_stores(replace(stores.config, outputs=replace(stores.config.outputs, tasks=("text",))))
+    asks = open_stores(
+        replace(stores.config, outputs=replace(stores.config.outputs, tasks=("text",)))
+    )
     assert text.paths(asks)

@@ -22,7 +22,12 @@ OPTIONS = {"queue.local_dir"}
 
 CHAINS = {
     "whether a link is followed": (
-        ["README.md", "docs/urls.md", "crawl_lib/worker/discovery.py", "crawl_lib/urls/__init__.py"],
+        [
+            "README.md",
+            "docs/urls.md",
+            "crawl_lib/worker/discovery.py",
+            "crawl_lib/urls/__init__.py",
+        ],
         "crawl_lib/urls/filters.py",
         r"return True, ACCEPTED\n        return False, Rejection\.SCOPE",
     ),
@@ -52,10 +57,22 @@ def linked(file: Path) -> set[Path]:
 
 def imported(file: Path) -> set[Path]:
     """Find the modules and packages of the project that a module imports from, and the queries that it names."""
-    names = [node.module for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom)]
+    names = [
+        node.module
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.ImportFrom)
+    ]
     stems = [ROOT / (name or "").replace(".", "/") for name in names]
-    modules = {path for stem in stems for path in (stem.with_suffix(".py"), stem / "__init__.py") if path.is_file()}
-    return modules | {ROOT / "sql" / f"{query}.sql" for query in re.findall(r'"([a-z]+/[a-z_]+)"', file.read_text())}
+    modules = {
+        path
+        for stem in stems
+        for path in (stem.with_suffix(".py"), stem / "__init__.py")
+        if path.is_file()
+    }
+    return modules | {
+        ROOT / "sql" / f"{query}.sql"
+        for query in re.findall(r'"([a-z]+/[a-z_]+)"', file.read_text())
+    }
 
 
 @pytest.mark.parametrize("what", CHAINS)
@@ -67,7 +84,9 @@ def test_a_line_that_matters_is_found_from_readme(what: str) -> None:
         file = ROOT / name
         found = linked(file) if file.suffix == ".md" else imported(file)
         assert ROOT / following in found, f"{name} does not lead to {following}"
-    assert len(re.findall(line, (ROOT / last).read_text())) == 1, f"{last} has no longer one line {line}"
+    assert len(re.findall(line, (ROOT / last).read_text())) == 1, (
+        f"{last} has no longer one line {line}"
+    )
 
 
 BY_HAND = ("crawldir.", "curate.", "keys.", "repair.", "rounds.")
@@ -90,7 +109,9 @@ def steps_of_the_text() -> set[str]:
 def expanded(names: set[str]) -> Iterator[str]:
     for name in names:
         if name.startswith(BY_HAND) and name.endswith(".*"):
-            yield from (step for step in steps_of_the_code() if step.startswith(name.removesuffix("*")))
+            yield from (
+                step for step in steps_of_the_code() if step.startswith(name.removesuffix("*"))
+            )
         elif not name.endswith("*"):
             yield name
 
@@ -103,7 +124,9 @@ def test_the_protocol_names_every_durable_step_and_no_other() -> None:
     assert text - code == set(), "steps that docs/protocol.md names, and the code does not have"
     for name in steps_of_the_text():
         if name.endswith("*"):
-            assert any(step.startswith(name.removesuffix("*")) for step in code), f"no step is a {name}"
+            assert any(step.startswith(name.removesuffix("*")) for step in code), (
+                f"no step is a {name}"
+            )
 
 
 def test_the_room_repair_alone_takes_the_steps_of_repairs() -> None:
@@ -128,7 +151,9 @@ def test_a_room_imports_only_rooms_after_it(room: str) -> None:
     for file in folder.rglob("*.py") if folder.is_dir() else [module]:
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("crawl_lib."):
-                assert str(node.module).split(".")[1] in later, f"{file.relative_to(ROOT)}:{node.lineno}"
+                assert str(node.module).split(".")[1] in later, (
+                    f"{file.relative_to(ROOT)}:{node.lineno}"
+                )
 
 
 def needed(file: Path) -> set[Path]:
@@ -141,9 +166,18 @@ def needed(file: Path) -> set[Path]:
         for line in node.body
         for inner in ast.walk(line)
     }
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and id(node) not in unread]
-    named = [ROOT / str(node.module).replace(".", "/") / one.name for node in found for one in node.names]
-    files = [inner.with_suffix(".py") if inner.with_suffix(".py").is_file() else inner.parent for inner in named]
+    found = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and id(node) not in unread
+    ]
+    named = [
+        ROOT / str(node.module).replace(".", "/") / one.name for node in found for one in node.names
+    ]
+    files = [
+        inner.with_suffix(".py") if inner.with_suffix(".py").is_file() else inner.parent
+        for inner in named
+    ]
     modules = [file / "__init__.py" if file.is_dir() else file.with_suffix(".py") for file in files]
     return {module for module in modules if module.is_file()}
 
@@ -155,4 +189,6 @@ def test_no_module_needs_itself() -> None:
     while leaves := [file for file, others in needs.items() if not others & needs.keys()]:
         for leaf in leaves:
             del needs[leaf]
-    assert not needs, "in a circle, or needing one: " + ", ".join(str(file.relative_to(ROOT)) for file in needs)
+    assert not needs, "in a circle, or needing one: " + ", ".join(
+        str(file.relative_to(ROOT)) for file in needs
+    )

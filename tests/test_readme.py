@@ -22,7 +22,12 @@ from demo import Serving, SynthWeb
 from tests.test_walls import WITHOUT_AIRFLOW
 
 ROOT = Path(__file__).resolve().parents[1]
-TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEXTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 MAKEFILE = (ROOT / "Makefile").read_text()
 
@@ -60,7 +65,14 @@ MAKE_COMMANDS = sorted(set(commands("make")))
 
 def test_the_texts_are_read() -> None:
     assert len(KRAKE_COMMANDS) >= 14
-    assert {command.split()[1] for _, command in MAKE_COMMANDS} >= {"setup", "crawl", "ui", "test", "check", "bench"}
+    assert {command.split()[1] for _, command in MAKE_COMMANDS} >= {
+        "setup",
+        "crawl",
+        "ui",
+        "test",
+        "check",
+        "bench",
+    }
 
 
 @pytest.mark.parametrize(("file", "command"), KRAKE_COMMANDS)
@@ -70,7 +82,9 @@ def test_a_command_of_the_texts_parses(file: str, command: str) -> None:
     assert parsed(command), f"{file}: {command}"
 
 
-@pytest.mark.parametrize("command", ["krake seed x", "krake crawl --rounds 3", "krake queue repair"])
+@pytest.mark.parametrize(
+    "command", ["krake seed x", "krake crawl --rounds 3", "krake queue repair"]
+)
 def test_a_wrong_command_does_not(command: str) -> None:
     assert not parsed(command)
 
@@ -86,7 +100,9 @@ def named_in_code() -> list[str]:
 
 
 @pytest.mark.parametrize("command", named_in_code())
-def test_a_command_that_a_message_names_is_there(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_that_a_message_names_is_there(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Its words are commands, its options are options: they are in the help text of the command."""
     words = itertools.takewhile(lambda word: not word.startswith("-"), command.split()[1:])
     names = [word for word in words if re.fullmatch(r"[a-z]+(\|[a-z]+)*", word)]
@@ -173,16 +189,29 @@ def test_a_page_begins_with_its_question_and_ends_with_what_comes_next(page: Pat
 
 def first_lines() -> dict[str, str]:
     """The first line of the docstring of each package and module at the top, by the path that the map has."""
-    files = {f"crawl_lib/{file.parent.name}/": file for file in ROOT.glob("crawl_lib/*/__init__.py")}
-    files |= {f"crawl_lib/{file.name}": file for file in ROOT.glob("crawl_lib/*.py") if file.stem != "__init__"}
-    files |= {f"{path}/": ROOT / path / "__init__.py" for path in ("plugins/krake_airflow", "benchmarks", "demo")}
-    texts = {path: ast.get_docstring(ast.parse(file.read_text())) or "" for path, file in files.items()}
+    files = {
+        f"crawl_lib/{file.parent.name}/": file for file in ROOT.glob("crawl_lib/*/__init__.py")
+    }
+    files |= {
+        f"crawl_lib/{file.name}": file
+        for file in ROOT.glob("crawl_lib/*.py")
+        if file.stem != "__init__"
+    }
+    files |= {
+        f"{path}/": ROOT / path / "__init__.py"
+        for path in ("plugins/krake_airflow", "benchmarks", "demo")
+    }
+    texts = {
+        path: ast.get_docstring(ast.parse(file.read_text())) or "" for path, file in files.items()
+    }
     return {path: text.splitlines()[0] for path, text in texts.items()}
 
 
 def test_the_map_names_every_package_by_the_first_line_of_its_docstring() -> None:
     [rows] = re.findall(
-        r"<!-- map:begin.*?-->\n(.*?)<!-- map:end -->", (ROOT / "docs" / "architecture.md").read_text(), re.DOTALL
+        r"<!-- map:begin.*?-->\n(.*?)<!-- map:end -->",
+        (ROOT / "docs" / "architecture.md").read_text(),
+        re.DOTALL,
     )
     assert dict(re.findall(r"^\| `([^`]+)` \| (.*) \|$", rows, re.MULTILINE)) == first_lines()
 
@@ -195,21 +224,29 @@ def options() -> list[tuple[str, str]]:
         for name in re.findall(r"reached\(\"([\w.]+)\"", file.read_text())
     }
     files = {"index.cdxj", "index.json"}
-    sections = "|".join(item.name for item in dataclasses.fields(Config) if dataclasses.is_dataclass(item.default))
+    sections = "|".join(
+        item.name for item in dataclasses.fields(Config) if dataclasses.is_dataclass(item.default)
+    )
     return sorted(
         (file.name, text)
         for file in TEXTS
-        for text in set(re.findall(rf"`((?:{sections})\.[a-z_]+(?:: [^`\n]*)?)`", file.read_text())) - steps - files
+        for text in set(re.findall(rf"`((?:{sections})\.[a-z_]+(?:: [^`\n]*)?)`", file.read_text()))
+        - steps
+        - files
     )
 
 
 @pytest.mark.parametrize(("file", "text"), options())
-def test_an_option_of_the_texts_is_there_and_takes_the_value(file: str, text: str, tmp_path: Path) -> None:
+def test_an_option_of_the_texts_is_there_and_takes_the_value(
+    file: str, text: str, tmp_path: Path
+) -> None:
     name, _, value = text.partition(": ")
     section, _, option = name.partition(".")
     assert option in {item.name for item in dataclasses.fields(getattr(Config, section))}, file
     if value:
-        given = {option: yaml.safe_load(value)} | ({"host_delay_s": 0} if option == "connections_per_host" else {})
+        given = {option: yaml.safe_load(value)} | (
+            {"host_delay_s": 0} if option == "connections_per_host" else {}
+        )
         from_mapping({"servers": ["node"], "dfs_primary": "dfs", section: given}, base=tmp_path)
 
 
@@ -227,7 +264,9 @@ def test_options_are_found() -> None:
 
 def library_example() -> str:
     text = (ROOT / "docs" / "crawling.md").read_text()
-    [block] = re.findall(r"<!-- library:begin -->\n```python\n(.*?)```\n<!-- library:end -->", text, re.DOTALL)
+    [block] = re.findall(
+        r"<!-- library:begin -->\n```python\n(.*?)```\n<!-- library:end -->", text, re.DOTALL
+    )
     return str(block)
 
 
@@ -240,8 +279,8 @@ def put(text: str, old: str, new: str) -> str:
     return text.replace(old, new)
 
 
-def test_the_example_has_nine_lines() -> None:
-    assert len(library_example().splitlines()) == 9
+def test_the_example_has_ten_lines() -> None:
+    assert len(library_example().splitlines()) == 10
 
 
 def run(code: str, directory: Path, path: str) -> str:

@@ -50,7 +50,10 @@ class Page(HTMLParser):
     def rows(self, words: str) -> dict[str, float]:
         """Labels and numbers of the plot in whose heading these words are."""
         [texts] = [texts for title, texts in self.plots.items() if words in title]
-        return {label: float(number.replace(",", "")) for label, number in zip(texts[::2], texts[1::2], strict=True)}
+        return {
+            label: float(number.replace(",", ""))
+            for label, number in zip(texts[::2], texts[1::2], strict=True)
+        }
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +61,10 @@ def crawled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Result]:
     directory = tmp_path_factory.mktemp("crawled")
     with Serving(SynthWeb(seed=5, sites=2, pages_per_site=12, specials=False)) as web:
         yield run_crawl(
-            make_config(directory, nodes=2, crawl={"directory": "a&b"}, fetch={"host_delay_s": 0.0}), web.seeds
+            make_config(
+                directory, nodes=2, crawl={"directory": "a&b"}, fetch={"host_delay_s": 0.0}
+            ),
+            web.seeds,
         )
 
 
@@ -72,7 +78,9 @@ def page(crawled: Result, tmp_path: Path) -> Page:
 def by_range(numbers: list[int]) -> Counter[str]:
     """How many are 0, 1, 2-3, 4-7, ..."""
     powers = Counter(number.bit_length() for number in numbers)
-    return Counter({f"{1 << p >> 1}-{(1 << p) - 1}" if p > 1 else str(p): count for p, count in powers.items()})
+    return Counter(
+        {f"{1 << p >> 1}-{(1 << p) - 1}" if p > 1 else str(p): count for p, count in powers.items()}
+    )
 
 
 def test_its_numbers_are_those_of_the_crawl(page: Page, crawled: Result) -> None:
@@ -82,7 +90,9 @@ def test_its_numbers_are_those_of_the_crawl(page: Page, crawled: Result) -> None
     for words, end in (("links to them", 1), ("links on them", 0)):
         degrees = Counter(arc[end] for arc in arcs)
         assert +Counter(page.rows(words)) == by_range([degrees[url] for url in nodes])
-    lengths = {row["url"]: row["length"] for row in crawled.rows("pages", ["url", "length", "status"])}
+    lengths = {
+        row["url"]: row["length"] for row in crawled.rows("pages", ["url", "length", "status"])
+    }
     assert +Counter(page.rows("by size")) == by_range([lengths[url] for url in nodes])
     rates = page.rows("URLs in a second")
     assert len(rates) == sum(commit["fetched"] > 0 for commit in crawled.commits)
@@ -92,17 +102,39 @@ def test_its_numbers_are_those_of_the_crawl(page: Page, crawled: Result) -> None
 def test_it_opens_from_disk_with_nothing_else(page: Page, tmp_path: Path) -> None:
     assert page.open == ["html"] or page.open == []
     assert {tag for tag, _ in page.tags} <= {
-        *("html", "meta", "title", "style", "h1", "h2", "dl", "div", "dt", "dd", "p", "svg", "rect", "path", "text"),
+        *(
+            "html",
+            "meta",
+            "title",
+            "style",
+            "h1",
+            "h2",
+            "dl",
+            "div",
+            "dt",
+            "dd",
+            "p",
+            "svg",
+            "rect",
+            "path",
+            "text",
+        ),
         *("details", "summary", "table", "thead", "tbody", "tr", "th", "td"),
     }
-    assert not [attributes for _, attributes in page.tags if attributes.keys() & {"src", "href", "onload", "style"}]
+    assert not [
+        attributes
+        for _, attributes in page.tags
+        if attributes.keys() & {"src", "href", "onload", "style"}
+    ]
     text = (tmp_path / "page.html").read_text()
     assert re.findall(r"https?:|url\(|@import|<script", text) == []
     assert "default-src 'none'" in text
     assert "a&amp;b" in text, "names are text, not HTML"
 
 
-def test_the_command_writes_it(crawled: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_it(
+    crawled: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     config = write_config(crawled.config, tmp_path)
     target = tmp_path / "plots.html"
     for _ in range(2):
@@ -117,6 +149,8 @@ def test_what_is_not_there_is_named(crawled: Result, tmp_path: Path) -> None:
         write_report(stores, name="nowhere", target=tmp_path / "page.html")
     with pytest.raises(StorageError, match=r"nowhere/page\.html"):
         write_report(stores, name=crawled.export, target=tmp_path / "nowhere" / "page.html")
-    empty = open_stores(replace(crawled.config, crawl=replace(crawled.config.crawl, directory="none")))
+    empty = open_stores(
+        replace(crawled.config, crawl=replace(crawled.config.crawl, directory="none"))
+    )
     write_report(empty, name=crawled.export, target=tmp_path / "page.html")
     assert "<p>none</p>" in (tmp_path / "page.html").read_text()

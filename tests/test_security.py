@@ -23,22 +23,38 @@ def rows() -> list[tuple[str, str]]:
 def functions_of(file: Path) -> set[str]:
     """The names of the test functions and methods in a file."""
     tree = ast.parse(file.read_text())
-    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
+    return {
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    }
 
 
 @pytest.mark.parametrize(("promise", "tests"), rows())
 def test_each_promise_has_a_test_that_tries_to_break_it(promise: str, tests: str) -> None:
-    assert re.fullmatch(r"`tests/[\w/]+\.py::test_\w+`(, `tests/[\w/]+\.py::test_\w+`)*", tests), promise
+    assert re.fullmatch(r"`tests/[\w/]+\.py::test_\w+`(, `tests/[\w/]+\.py::test_\w+`)*", tests), (
+        promise
+    )
 
 
 @pytest.mark.parametrize("name", NAMED)
 def test_a_test_that_is_named_is_there(name: str) -> None:
     file, _, function = name.partition("::")
     assert (ROOT / file).is_file(), f"docs/security.md names {file}, which is not there"
-    assert function in functions_of(ROOT / file), f"docs/security.md names {function}, which is not in {file}"
+    assert function in functions_of(ROOT / file), (
+        f"docs/security.md names {function}, which is not in {file}"
+    )
 
 
 def test_the_rooms_at_the_edge_are_all_among_them() -> None:
     files = {name.partition("::")[0] for name in NAMED}
-    assert {Path(file).parts[1] for file in files} >= {"fetch", "parse", "segment", "seeds", "keys", "worker", "e2e"}
+    assert {Path(file).parts[1] for file in files} >= {
+        "fetch",
+        "parse",
+        "segment",
+        "seeds",
+        "keys",
+        "worker",
+        "e2e",
+    }
     assert len(rows()) > 25

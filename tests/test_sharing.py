@@ -29,12 +29,16 @@ class Process:
 
 
 def test_what_is_named_exists() -> None:
-    assert [path for path in (*TOGETHER, *WAITING, *LONGEST_FIRST) if not (ROOT / path).exists()] == []
+    assert [
+        path for path in (*TOGETHER, *WAITING, *LONGEST_FIRST) if not (ROOT / path).exists()
+    ] == []
 
 
 def test_half_of_the_processes_compute() -> None:
     tests = [f"{file}::test_{number}" for file in FILES for number in range(3)]
-    config: Any = SimpleNamespace(getvalue=lambda _: ["4*popen"], option=SimpleNamespace(loadscopereorder=False))
+    config: Any = SimpleNamespace(
+        getvalue=lambda _: ["4*popen"], option=SimpleNamespace(loadscopereorder=False)
+    )
     scheduling = Scheduling(config)
     processes = [Process() for _ in range(4)]
     for process in processes:
@@ -51,10 +55,18 @@ def test_half_of_the_processes_compute() -> None:
         for index in list(process.given):
             scheduling.mark_test_complete(process, index)
     assert computing() == before
-    assert sorted(number for process in processes for number in process.given) == list(range(len(tests)))
+    assert sorted(number for process in processes for number in process.given) == list(
+        range(len(tests))
+    )
 
 
 def test_a_folder_that_one_process_has_begins_first() -> None:
     first = place_of("tests/dags/test_alone.py::test_it")
-    assert first == place_of("tests/dags/test_recrawl.py::test_it") < place_of("tests/urls/test_links.py::test_it")
-    assert place_of("tests/urls/test_links.py::test_it") < place_of("tests/urls/test_other.py::test_it")
+    assert (
+        first
+        == place_of("tests/dags/test_recrawl.py::test_it")
+        < place_of("tests/urls/test_links.py::test_it")
+    )
+    assert place_of("tests/urls/test_links.py::test_it") < place_of(
+        "tests/urls/test_other.py::test_it"
+    )

@@ -27,7 +27,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_every_query_of_the_tour_has_an_answer(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_query_of_the_tour_has_an_answer(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(project)
     ask = duckdb.connect().sql
     ask(TABLES)

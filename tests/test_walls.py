@@ -102,7 +102,10 @@ def run(*code: str, cwd: Path) -> str:
 
 def source_modules() -> set[str]:
     files = (ROOT / "crawl_lib").rglob("*.py")
-    names = {".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for file in files}
+    names = {
+        ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for file in files
+    }
     return names - {"crawl_lib"}
 
 
@@ -123,7 +126,10 @@ def test_importing_opens_no_socket_reads_no_config_and_leaves_no_trace(tmp_path:
 
 def test_importing_loads_no_pandas(tmp_path: Path) -> None:
     """Arrow loads it at its first array, which takes each program a third of a second."""
-    assert run(IMPORT_ALL, "import sys; print('pandas' in sys.modules)", cwd=tmp_path).split()[-1] == "False"
+    assert (
+        run(IMPORT_ALL, "import sys; print('pandas' in sys.modules)", cwd=tmp_path).split()[-1]
+        == "False"
+    )
 
 
 def test_the_public_names_are_these() -> None:
@@ -167,7 +173,11 @@ def member_docs(name: str, module: ModuleType = states) -> dict[str, str]:
 
 
 def outcome_rows() -> dict[str, tuple[str, str]]:
-    rows = re.findall(r"^\| `(\w+)` \| ([^|]*) \| (.*) \|$", (ROOT / "docs" / "outcomes.md").read_text(), re.MULTILINE)
+    rows = re.findall(
+        r"^\| `(\w+)` \| ([^|]*) \| (.*) \|$",
+        (ROOT / "docs" / "outcomes.md").read_text(),
+        re.MULTILINE,
+    )
     assert len({row[0] for row in rows}) == len(rows)
     return {row[0]: row[1:] for row in rows}
 
@@ -210,7 +220,11 @@ def drawn_tree() -> dict[str, str]:
 
 
 def test_the_drawn_tree_of_errors_is_the_tree() -> None:
-    classes = [value for _, value in inspect.getmembers(errors, inspect.isclass) if issubclass(value, KrakeError)]
+    classes = [
+        value
+        for _, value in inspect.getmembers(errors, inspect.isclass)
+        if issubclass(value, KrakeError)
+    ]
     assert drawn_tree() == {one.__name__: one.__mro__[1].__name__ for one in classes}
 
 

@@ -57,7 +57,9 @@ def look_up(config: Config, secrets: Secrets, url: str, *, seconds: float) -> Lo
         stderr=subprocess.DEVNULL,
         cwd="/",
     ) as process:
-        output = _answer(process, pickle.dumps(ChildQuestion(config, secrets, url, seconds)), seconds)
+        output = _answer(
+            process, pickle.dumps(ChildQuestion(config, secrets, url, seconds)), seconds
+        )
         process.kill()
     parts: dict[str, Any] = {}
     for line in output.splitlines(keepends=True):

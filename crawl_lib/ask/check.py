@@ -19,7 +19,9 @@ from crawl_lib.seeds import require_contact_for
 from crawl_lib.stores import Stores
 from crawl_lib.urls import Owners, authority_of, host_of, key_of
 
-_ONE_TRY = {failure: replace(row, max_tries=1) if row.wait_s else row for failure, row in RETRIES.items()}
+_ONE_TRY = {
+    failure: replace(row, max_tries=1) if row.wait_s else row for failure, row in RETRIES.items()
+}
 
 
 def check_url(stores: Stores, text: str) -> Facts:
@@ -93,7 +95,15 @@ async def _fetched(stores: Stores, folder: Path, store: HostStore, url: str) -> 
     fetch, caller = stores.config.fetch, _Caller(stores)
     items, retry = [TakenUrl(0, key_of(url), QueuedUrl(url))], stores.config.retry
     with Turns.of(folder, fetch) as turns:
-        await fetch_all(items, config=fetch, retry=retry, store=store, turns=turns, caller=caller, retries=_ONE_TRY)
+        await fetch_all(
+            items,
+            config=fetch,
+            retry=retry,
+            store=store,
+            turns=turns,
+            caller=caller,
+            retries=_ONE_TRY,
+        )
     stores.go_on()
     assert caller.fetched is not None
     return caller.fetched

@@ -59,7 +59,11 @@ class Asking:
         if row["refers_to"]:
             row = full_row(self._stores, row["key"], row["refers_to"]["segment"])
         page = read_text(self._stores, row)
-        return {**_cut("text", page.text or ""), "language": page.language or "", "error": page.error or ""}
+        return {
+            **_cut("text", page.text or ""),
+            "language": page.language or "",
+            "error": page.error or "",
+        }
 
     def show(self) -> dict[str, Any]:
         """Return what `find_page` says."""
@@ -86,7 +90,11 @@ def main() -> int:
     sys.stdout.flush()
     began_s = time.monotonic()
     asked: ChildQuestion = pickle.load(sys.stdin.buffer)  # noqa: S301  # the parent wrote it
-    set_limits(DATA=data_bytes() + MEMORY_BYTES, CPU=math.ceil(time.process_time() + asked.seconds) + 1, CORE=0)
+    set_limits(
+        DATA=data_bytes() + MEMORY_BYTES,
+        CPU=math.ceil(time.process_time() + asked.seconds) + 1,
+        CORE=0,
+    )
     asking = Asking(asked, began_s + asked.seconds * LINKS_SHARE)
     for name in PARTS:
         try:

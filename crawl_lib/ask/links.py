@@ -38,7 +38,9 @@ def links_left_out(stores: Stores, text: str, found: Sequence[Mapping[str, Any]]
     links = Versions(stores, OUTLINKS).newest()
     if links is None:
         return {}
-    reason = _limit(linkdb.manifest["settings"], is_old=links.digest != linkdb.manifest["of"], shown=len(found))
+    reason = _limit(
+        linkdb.manifest["settings"], is_old=links.digest != linkdb.manifest["of"], shown=len(found)
+    )
     shown = {(row["source"], row["anchor"]) for row in found}
     most, left = linkdb.manifest["settings"]["max_anchor_chars"], Counter[str]()
     source, anchors = b"", set[str]()

@@ -9,7 +9,15 @@ from crawl_lib.captures import KnownCaptures, StaleError
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.errors import InputError, KeyStoreError, PathNotFoundError
 from crawl_lib.export import is_node_id, newest_export, page_key, plain_row, show_page
-from crawl_lib.parse import HTML_TYPES, Content, decode_content, detect_mime, html_to_utf8, parse_head, to_utf8
+from crawl_lib.parse import (
+    HTML_TYPES,
+    Content,
+    decode_content,
+    detect_mime,
+    html_to_utf8,
+    parse_head,
+    to_utf8,
+)
 from crawl_lib.realtime import row_facts
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
@@ -31,7 +39,11 @@ class ServerAnswer(NamedTuple):
         """
         mime, charset = parse_head(self.head).content_type
         is_html = detect_mime(mime, self.content.data) in HTML_TYPES
-        data = html_to_utf8(self.content.data, charset) if is_html else to_utf8(self.content.data, charset)[0]
+        data = (
+            html_to_utf8(self.content.data, charset)
+            if is_html
+            else to_utf8(self.content.data, charset)[0]
+        )
         return data.decode("utf-8", "replace")
 
 
@@ -54,7 +66,9 @@ def find_page(stores: Stores, page: str, *, export: str | None = None) -> dict[s
         row = newest_rows(stores, [key]).get(key)
         found = _live_row(stores, key, row) or (None if row is None else plain_row(row))
         if found is None:
-            raise InputError(f"{page}: was not crawled; `krake why` says what is known of a URL") from error
+            raise InputError(
+                f"{page}: was not crawled; `krake why` says what is known of a URL"
+            ) from error
         return {**dict.fromkeys(_OF_EXPORTS), "key": key.hex(), "url": found["url"], "row": found}
 
 
@@ -82,7 +96,9 @@ def is_later(live: dict[str, Any], row: dict[str, Any] | None) -> bool:
     if row is None or not live.get("fetched"):
         return row is None and live["state"] != "unknown"
     hops = (live["document"] or {}).get("hops")
-    fetched_s = hops[0]["time_ms"] / 1000 if hops else datetime.fromisoformat(live["fetched"]).timestamp()
+    fetched_s = (
+        hops[0]["time_ms"] / 1000 if hops else datetime.fromisoformat(live["fetched"]).timestamp()
+    )
     captured_s = row["time"].timestamp()
     return bool(round(1000 * fetched_s) > round(1000 * captured_s))
 
@@ -122,7 +138,9 @@ def _placed_row(stores: Stores, table: KnownCaptures, key: bytes) -> dict[str, A
     path = place.segment.path
     stores.report(reading=path)
     rows = [
-        row for row in SegmentReader(stores.storage, path).find([key], place.row_group) if row["time"] == place.time
+        row
+        for row in SegmentReader(stores.storage, path).find([key], place.row_group)
+        if row["time"] == place.time
     ]
     if not rows:
         raise StaleError
@@ -140,7 +158,9 @@ def _age(row: dict[str, Any]) -> tuple[int, Any]:
 def _all_segments(stores: Stores) -> Iterator[list[SegmentRef]]:
     """Yield the segments of each iteration, the newest iteration first."""
     for folder in stores.until_stopped(reversed(stores.crawl.folders())):
-        yield [stores.crawl.segment(folder, node) for node in stores.crawl.folder(folder).segments()]
+        yield [
+            stores.crawl.segment(folder, node) for node in stores.crawl.folder(folder).segments()
+        ]
 
 
 def _search(
@@ -192,7 +212,9 @@ def full_row(stores: Stores, key: bytes, segment: str) -> dict[str, Any]:
         for row in SegmentReader(stores.storage, path).find([key]):
             if row["refers_to"] is None:
                 return {**row, "segment_path": path}
-    raise PathNotFoundError(f"{path}: the capture that has the body of this visit is gone from there")
+    raise PathNotFoundError(
+        f"{path}: the capture that has the body of this visit is gone from there"
+    )
 
 
 def read_answer(stores: Stores, view: dict[str, Any]) -> ServerAnswer:
@@ -209,7 +231,11 @@ def read_answer(stores: Stores, view: dict[str, Any]) -> ServerAnswer:
     reader = SegmentReader(stores.storage, row["segment_path"])
     record = reader.read_record(row["warc_file"], row["warc_offset"], row["warc_length"])
     if record.type != "response":
-        raise InputError(f"{view['url']}: brought no answer: {row['outcome']} {row['error'] or ''}".rstrip())
+        raise InputError(
+            f"{view['url']}: brought no answer: {row['outcome']} {row['error'] or ''}".rstrip()
+        )
     head, body = split_head(record.block)
-    content = decode_content(parse_head(head), body, max_bytes=stores.config.fetch.max_decompressed_bytes)
+    content = decode_content(
+        parse_head(head), body, max_bytes=stores.config.fetch.max_decompressed_bytes
+    )
     return ServerAnswer(head, content)

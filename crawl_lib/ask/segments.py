@@ -30,7 +30,10 @@ def list_segments(stores: Stores) -> list[dict[str, Any]]:
     """
     needed = bodies_needed(stores)
     counts = {name: len(keys) for name, keys in needed.items()}
-    return [_listed(stores.storage, segment, counts.get(str(segment), 0)) for segment in stores.crawl.segments()]
+    return [
+        _listed(stores.storage, segment, counts.get(str(segment), 0))
+        for segment in stores.crawl.segments()
+    ]
 
 
 def segment_files(stores: Stores, kind: str) -> list[str]:
@@ -43,8 +46,14 @@ def segment_files(stores: Stores, kind: str) -> list[str]:
     """
     paths = []
     for segment in stores.until_stopped(stores.crawl.segments()):
-        names = [entry["name"] for entry in SegmentReader(stores.storage, segment.path).manifest.files]
-        wanted = [name for name in names if (name.startswith(f"{kind}.") if kind != "warc" else ".warc" in name)]
+        names = [
+            entry["name"] for entry in SegmentReader(stores.storage, segment.path).manifest.files
+        ]
+        wanted = [
+            name
+            for name in names
+            if (name.startswith(f"{kind}.") if kind != "warc" else ".warc" in name)
+        ]
         paths += [f"{stores.storage.name}/{segment.path}/{name}" for name in wanted]
     return paths
 
@@ -72,7 +81,9 @@ class Captured(NamedTuple):
     records: list[Whole]
 
 
-def captures_of(stores: Stores, url: str, segments: Sequence[SegmentRef] = ()) -> Iterator[Captured]:
+def captures_of(
+    stores: Stores, url: str, segments: Sequence[SegmentRef] = ()
+) -> Iterator[Captured]:
     """Yield all captures of a URL, oldest first.
 
     In these segments or in all. Raises InputError for what is no URL, DamagedFileError, StorageError.
@@ -81,7 +92,9 @@ def captures_of(stores: Stores, url: str, segments: Sequence[SegmentRef] = ()) -
     for segment in stores.until_stopped(segments or stores.crawl.segments()):
         stores.report(reading=segment.path)
         for row in SegmentReader(stores.storage, segment.path).find([key]):
-            yield Captured(str(segment), row, _group(stores.storage, f"{segment.path}/{row['warc_file']}", row))
+            yield Captured(
+                str(segment), row, _group(stores.storage, f"{segment.path}/{row['warc_file']}", row)
+            )
 
 
 def _group(storage: Storage, where: str, row: dict[str, Any]) -> list[Whole]:
@@ -93,12 +106,18 @@ def _group(storage: Storage, where: str, row: dict[str, Any]) -> list[Whole]:
     begin = max(0, offset - _AROUND_BYTES)
     with storage.open_read(where, begin, offset - begin + length + _AROUND_BYTES) as file:
         before, after = BytesIO(file.read(offset - begin)), BytesIO(file.read())
-    request = [one for one in [*scan(before)][-1:] if isinstance(one, Whole) and one.record.type == "request"]
+    request = [
+        one
+        for one in [*scan(before)][-1:]
+        if isinstance(one, Whole) and one.record.type == "request"
+    ]
     found = [one for one in islice(scan(after), 2) if isinstance(one, Whole)]
     return found[:1] if row["status"] is None else [*request, *found]
 
 
-def dump_rows(stores: Stores, segments: Sequence[SegmentRef], table: str, out: TextIO, *, as_csv: bool) -> int:
+def dump_rows(
+    stores: Stores, segments: Sequence[SegmentRef], table: str, out: TextIO, *, as_csv: bool
+) -> int:
     """Write rows of `pages` or `links` as text; return their number.
 
     Of these segments, or of all. A line a row: a JSON object, or values between commas below a line of names, what is
@@ -115,7 +134,12 @@ def dump_rows(stores: Stores, segments: Sequence[SegmentRef], table: str, out: T
             for row in batch.to_pylist():
                 values = {"segment": str(segment), **plain_row(row)}
                 if as_csv:
-                    writer.writerow([json.dumps(one) if isinstance(one, dict) else one for one in values.values()])
+                    writer.writerow(
+                        [
+                            json.dumps(one) if isinstance(one, dict) else one
+                            for one in values.values()
+                        ]
+                    )
                 else:
                     out.write(json.dumps(values) + "\n")
             count += batch.num_rows
@@ -130,7 +154,9 @@ def refused_hosts(stores: Stores, folders: Collection[str]) -> dict[str, str]:
     for segment in stores.crawl.segments():
         if segment.folder not in folders:
             continue
-        for batch in SegmentReader(stores.storage, segment.path).pages(["host", "outcome", "error"]):
+        for batch in SegmentReader(stores.storage, segment.path).pages(
+            ["host", "outcome", "error"]
+        ):
             rows = (row for row in batch.to_pylist() if row["outcome"] == Outcome.ADDRESS_REFUSED)
             if found := {row["host"]: row["error"] or "" for row in rows}:
                 return found

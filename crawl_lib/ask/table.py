@@ -33,7 +33,12 @@ from crawl_lib.versions import TIME, Version, Versions, VersionWork
 
 Facts = dict[str, Any]
 More = Mapping[str, Callable[[pa.RecordBatch], "pa.Array[Any]"]]
-_DUE = {"now": "due", "within a day": "due_day", "within a week": "due_week", "within 30 days": "due_30_days"}
+_DUE = {
+    "now": "due",
+    "within a day": "due_day",
+    "within a week": "due_week",
+    "within 30 days": "due_30_days",
+}
 
 
 def crawldb_stats(stores: Stores, *, now: datetime) -> Facts:
@@ -54,7 +59,9 @@ def crawldb_stats(stores: Stores, *, now: datetime) -> Facts:
         "hosts": sums["hosts"],
         "rows_of_host": {row["host"]: row["urls"] for row in largest},
         "due": {name: sums[column] for name, column in _DUE.items()},
-        "score": {name: float(sums[name]) for name in ("least", "highest")} if sums["hosts"] else {},
+        "score": {name: float(sums[name]) for name in ("least", "highest")}
+        if sums["hosts"]
+        else {},
     }
 
 
@@ -87,12 +94,19 @@ def dump_crawldb(stores: Stores, out: TextIO, *, as_csv: bool) -> int:
     """
     version = _version(stores)
     scoring = Scoring.of(stores.config, now=version.manifest["now"], version=version.number)
-    more: More = {"boost": partial(scoring.values, "index_boost")} if scoring.wanting("index_boost") else {}
+    more: More = (
+        {"boost": partial(scoring.values, "index_boost")} if scoring.wanting("index_boost") else {}
+    )
     return dump_version(Versions(stores, CRAWLDB), version, out, as_csv=as_csv, more=more)
 
 
 def dump_version(
-    versions: Versions, version: Version, out: TextIO, *, as_csv: bool, more: "More" = MappingProxyType({})
+    versions: Versions,
+    version: Version,
+    out: TextIO,
+    *,
+    as_csv: bool,
+    more: "More" = MappingProxyType({}),
 ) -> int:
     """Write the rows of a version; return their number.
 
@@ -117,7 +131,9 @@ def dump_version(
     return count
 
 
-def dump_hosts(stores: Stores, out: TextIO, *, now: datetime, as_csv: bool, count: int | None = None) -> None:
+def dump_hosts(
+    stores: Stores, out: TextIO, *, now: datetime, as_csv: bool, count: int | None = None
+) -> None:
     """Write the facts of each host, largest first.
 
     As `dump_crawldb` writes rows.
@@ -164,9 +180,13 @@ def _listing(stores: Stores, text: str, ask: Callable[[Stores, str], Facts]) -> 
 def _version(stores: Stores) -> Version:
     version = newest_version(stores)
     if version is None:
-        raise InputError(f"{stores.crawl.path}: has no CrawlDb yet; `krake crawldb update` makes it")
+        raise InputError(
+            f"{stores.crawl.path}: has no CrawlDb yet; `krake crawldb update` makes it"
+        )
     return version
 
 
 def _plain(row: Mapping[str, Any]) -> Facts:
-    return plain_row({name: float(value) if isinstance(value, Decimal) else value for name, value in row.items()})
+    return plain_row(
+        {name: float(value) if isinstance(value, Decimal) else value for name, value in row.items()}
+    )

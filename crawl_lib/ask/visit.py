@@ -60,20 +60,32 @@ def visit_url(stores: Stores, text: str) -> CheckedFetch:
     is_page = reader.is_page(headers, fetched.outcome, mime, content.data)
     page = reader.page(headers, fetched.url, content, mime, fetched.time) if is_page else None
     links, rejections = ([], {}) if page is None else _judged(stores, fetched.url, page, headers)
-    return CheckedFetch({**verdicts, "rejections": rejections}, fetched, headers, content.data, page, links)
+    return CheckedFetch(
+        {**verdicts, "rejections": rejections}, fetched, headers, content.data, page, links
+    )
 
 
-def _judged(stores: Stores, url: str, page: ParsedPage, headers: Headers) -> tuple[list[Link], dict[str, int]]:
+def _judged(
+    stores: Stores, url: str, page: ParsedPage, headers: Headers
+) -> tuple[list[Link], dict[str, int]]:
     """Return a page's links, and the number rejected by each rule."""
     config, block, rejections = stores.config, LinkBlock(), Counter[str]()
     links = SimpleNamespace(block=block, grown=lambda size: None)
     outlinks = SimpleNamespace(add=lambda *found: None)
-    part = SimpleNamespace(counts=SimpleNamespace(rejections=rejections, requisites=0), links=links, outlinks=outlinks)
+    part = SimpleNamespace(
+        counts=SimpleNamespace(rejections=rejections, requisites=0), links=links, outlinks=outlinks
+    )
     writer, judge = cast(PartWriter, SimpleNamespace(part=part)), filter_at(stores, host_of(url), 1)
-    nofollow = page.nofollow or x_robots_nofollow(headers.all("x-robots-tag"), config.fetch.user_agent)
+    nofollow = page.nofollow or x_robots_nofollow(
+        headers.all("x-robots-tag"), config.fetch.user_agent
+    )
     discovery = Discovery(config, config.servers, 0, judge, writer, seeds_widen_scope=False)
     discovery.links(TakenUrl(0, key_of(url), QueuedUrl(url)), page, nofollow)
     names = ["target_url", *Link._fields[1:]]
-    found = [Link(*row.values()) for row in block.batch().select(names).to_pylist()] if block.rows else []
+    found = (
+        [Link(*row.values()) for row in block.batch().select(names).to_pylist()]
+        if block.rows
+        else []
+    )
     block.free()
     return found, dict(rejections)

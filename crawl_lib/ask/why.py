@@ -30,12 +30,23 @@ from crawl_lib.realtime import row_facts
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
 from crawl_lib.urlfiles import OUTLINKS_NAME, decode_meta, read_outlinks, split_line, url_of_line
-from crawl_lib.urls import Budgets, Owners, Rejection, Traps, UrlFilter, authority_of, host_of, key_of
+from crawl_lib.urls import (
+    Budgets,
+    Owners,
+    Rejection,
+    Traps,
+    UrlFilter,
+    authority_of,
+    host_of,
+    key_of,
+)
 
 LINK_ITERATIONS = 20
 """So many of the newest iterations are searched for a link to a URL that nothing else has."""
 _NOT_FOUND = "was not found: no page that was crawled links to it, and it waits nowhere here"
-_NOT_FOUND_LATELY = "was not found: no page of the newest iterations links to it, and it waits nowhere here"
+_NOT_FOUND_LATELY = (
+    "was not found: no page of the newest iterations links to it, and it waits nowhere here"
+)
 Facts = dict[str, Any]
 _TOLD = ("outcome", "status", "error", "final_url", "retry_at")
 _CAPTURE = (
@@ -45,7 +56,9 @@ _CAPTURE = (
 _LINK_COLUMNS = ("source", "target", "followed", "rule", "element")
 
 
-def explain(stores: Stores, text: str, *, all_links: bool = False, links_until_s: float = math.inf) -> Facts:
+def explain(
+    stores: Stores, text: str, *, all_links: bool = False, links_until_s: float = math.inf
+) -> Facts:
     """Return what `krake why` prints, for JSON.
 
     `answer` is its one sentence.
@@ -68,7 +81,11 @@ def explain(stores: Stores, text: str, *, all_links: bool = False, links_until_s
     """
     url = url_named(stores, text)
     key, host, notes = key_of(url), host_of(url), list[str]()
-    owner = Owners(stores.config.servers).owner(host) if stores.config.frontier.routing == "host" else None
+    owner = (
+        Owners(stores.config.servers).owner(host)
+        if stores.config.frontier.routing == "host"
+        else None
+    )
     row = newest_rows(stores, [key]).get(key)
     waits = _waits(stores, owner, url, notes)
     found: Facts = {"url": url, "key": key.hex(), "host": host, "owner": owner}
@@ -78,20 +95,28 @@ def explain(stores: Stores, text: str, *, all_links: bool = False, links_until_s
     found["capture"] = None if row is None else plain_row({name: row[name] for name in _CAPTURE})
     searched = None if all_links or KnownCaptures.of(stores) is None else LINK_ITERATIONS
     is_known = row or waits or found["state"] != "unknown" or (live and live["state"] != "unknown")
-    found["link"], found["unsearched"] = (None, 0) if is_known else _link(stores, key, searched, links_until_s)
+    found["link"], found["unsearched"] = (
+        (None, 0) if is_known else _link(stores, key, searched, links_until_s)
+    )
     if left := found["unsearched"]:
         command = f"`krake why --all-links {url}`"
-        notes.append(f"links on pages of {left:,} older iterations were not searched: {command} does")
+        notes.append(
+            f"links on pages of {left:,} older iterations were not searched: {command} does"
+        )
     found["source"] = _source(stores, url, waits or (None if row is None else plain_row(row)))
     depth = (found["source"] or found["link"] or {}).get("depth", 0)
     found["scope"] = verdict(stores, url, depth)
-    found["full"] = full_here(stores, owner, url, notes) if found["link"] and found["link"]["followed"] else []
+    found["full"] = (
+        full_here(stores, owner, url, notes) if found["link"] and found["link"]["followed"] else []
+    )
     found |= _host(stores, owner, url, host, notes)
     found["at_once"] = _at_once(found)
     if stores.config.order.has_crawldb:
         found["crawldb"] = None
         with _noted(notes):
-            found["crawldb"] = {name: value for name, value in look_up_listing(stores, url).items() if name != "url"}
+            found["crawldb"] = {
+                name: value for name, value in look_up_listing(stores, url).items() if name != "url"
+            }
     if live is not None:
         found["realtime"] = live
     found["index"] = None
@@ -125,7 +150,9 @@ def _in_index(stores: Stores, key: bytes) -> str | None:
         return None
     if found["indexed"]:
         return f"version {found['version']} has it"
-    why = WHY.get(found["reason"], "it was no page when that was made (krake index update makes a newer one)")
+    why = WHY.get(
+        found["reason"], "it was no page when that was made (krake index update makes a newer one)"
+    )
     owner = newest_rows(stores, [bytes.fromhex(found["owner"])]) if found["owner"] else {}
     in_place = "".join(f": {row['url']}" for row in owner.values())
     return f"version {found['version']} does not have it: {why}{in_place}"
@@ -145,7 +172,12 @@ def verdict(stores: Stores, url: str, depth: int, *, as_seed: bool = False) -> F
     if (becomes := judge.chain.normalize(url)) != url:
         host = host_of(becomes)
     accepted, by = judge.verdict(becomes, host, depth)
-    facts = {"accepted": accepted, "by": str(by), "rule": judge.first_rule(becomes, host) or None, "depth": depth}
+    facts = {
+        "accepted": accepted,
+        "by": str(by),
+        "rule": judge.first_rule(becomes, host) or None,
+        "depth": depth,
+    }
     return {**facts, "becomes": becomes} if becomes != url else facts
 
 
@@ -185,7 +217,9 @@ def _waits(stores: Stores, owner: str | None, url: str, notes: list[str]) -> Fac
         directory = stores.node_dir(node)
         if not directory.is_dir():
             if owner in {node, None}:
-                notes.append(f"{directory}: not on this machine, or not used yet: what waits there is not known here")
+                notes.append(
+                    f"{directory}: not on this machine, or not used yet: what waits there is not known here"
+                )
             continue
         with _noted(notes), os_errors(directory, "changes at the moment; ask again"):
             for where, count, lines in _waiting_lines(stores, Queue(directory, node)):
@@ -227,10 +261,18 @@ def _waiting_lines(stores: Stores, queue: Queue) -> Iterator[tuple[str, int | No
     for name, lines in (("handed_on", queue.handed_on()), ("undecided", queue.undecided())):
         yield name, None, (split_line(line)[:2] for line in lines)
     sources, _ = waiting_sources(
-        stores, queue.node, queue.taken_in(), before=None, planned=Journal.open_plan(queue.directory)
+        stores,
+        queue.node,
+        queue.taken_in(),
+        before=None,
+        planned=Journal.open_plan(queue.directory),
     )
     for source in sources:
-        yield f"{source.folder}/{source.node}", None, (split_line(line)[:2] for line in source.open())
+        yield (
+            f"{source.folder}/{source.node}",
+            None,
+            (split_line(line)[:2] for line in source.open()),
+        )
 
 
 def _among(lines: _Lines, url: str, where: str) -> Facts | None:
@@ -321,7 +363,11 @@ def _link_in(stores: Stores, segment: str, key: bytes) -> Facts | None:
             row = max(rows, key=lambda one: bool(one["followed"]))
             page = newest_rows(stores, [row["source"]]).get(row["source"], {})
             facts = {name: row[name] for name in ("followed", "rule", "element")}
-            return {"page": page.get("url", row["source"].hex()), "depth": page.get("depth", 0) + 1, **facts}
+            return {
+                "page": page.get("url", row["source"].hex()),
+                "depth": page.get("depth", 0) + 1,
+                **facts,
+            }
     return None
 
 
@@ -388,7 +434,9 @@ def _answer(found: Facts) -> str:
     if listing.get("row"):
         return says_listing(listing)
     if capture:
-        return _says_capture(capture, is_forgotten=found["state"] == "unknown" and "crawldb" not in found)
+        return _says_capture(
+            capture, is_forgotten=found["state"] == "unknown" and "crawldb" not in found
+        )
     if found["state"] not in {"unknown", None}:
         return "is known, and neither a queue of this machine nor a segment has it: it waits elsewhere, or was dropped"
     not_found = _NOT_FOUND_LATELY if found["unsearched"] else _NOT_FOUND
@@ -398,14 +446,21 @@ def _answer(found: Facts) -> str:
 
 
 def _says_waiting(waits: Facts, back_off: str | None) -> str:
-    text, times = f"is yet to be fetched: {_where(waits)}", [*filter(None, (waits["due"], back_off))]
+    text, times = (
+        f"is yet to be fetched: {_where(waits)}",
+        [*filter(None, (waits["due"], back_off))],
+    )
     return f"{text}, not before {max(times)}" if times else text
 
 
 def _says_capture(capture: Facts, *, is_forgotten: bool) -> str:
     if capture["retry_at"]:
         return f"failed ({capture['outcome']}), and is tried again after {capture['retry_at']}"
-    new = "; it was forgotten, and is fetched again once it is found or injected" if is_forgotten else ""
+    new = (
+        "; it was forgotten, and is fetched again once it is found or injected"
+        if is_forgotten
+        else ""
+    )
     why = f": {capture['error']}" if capture["error"] else ""
     return f"ended as {capture['outcome']}{why}{new}"
 
@@ -420,7 +475,9 @@ def _says_live(live: Facts, scope: Facts) -> str:
         refused = f"a submission of it is refused ({scope['by']})"
         return "was not submitted, and no segment has it" if scope["accepted"] else refused
     why = f": {live['error']}" if live.get("error") else ""
-    return f"ended as {live.get('outcome')}{why}; a submission after {live['again']} fetches it again"
+    return (
+        f"ended as {live.get('outcome')}{why}; a submission after {live['again']} fetches it again"
+    )
 
 
 def says_listing(found: Facts) -> str:

@@ -45,15 +45,24 @@ class Captures:
         stores, engine = work.stores, work.engine
         version = newest_version(stores) if stores.config.order.has_crawldb else None
         if stores.config.order.has_crawldb and version is None:
-            raise InputError(f"{stores.crawl.path}: has no CrawlDb yet; `krake crawldb update` makes it")
+            raise InputError(
+                f"{stores.crawl.path}: has no CrawlDb yet; `krake crawldb update` makes it"
+            )
         there = find_segments(stores, ())
-        known = [one for one in there.segments if version is None or str(one[0]) in version.manifest["segments"]]
+        known = [
+            one
+            for one in there.segments
+            if version is None or str(one[0]) in version.manifest["segments"]
+        ]
         if not known:
             raise InputError(f"{stores.crawl.path}: has no segment yet; `krake crawl` makes some")
         by_name = sorted(known, key=lambda one: str(one[0]))
         inputs = replace(there, segments=tuple(by_name))
         inputs.give(engine, links=None)
-        paths = (SegmentReader(stores.storage, one.path).verified(LINKS_NAME, stores) for one, _ in inputs.segments)
+        paths = (
+            SegmentReader(stores.storage, one.path).verified(LINKS_NAME, stores)
+            for one, _ in inputs.segments
+        )
         view_visits(engine, "export/visits", lambda: list(paths))
         query = "captures/newest" if version is None else "captures/known"
         if version is not None:
@@ -73,7 +82,9 @@ class Captures:
 
         SHA-256 in hex. Scores and duplicates of the CrawlDb do not change it.
         """
-        digest = sha256("".join(f"{segment} {digest}\n" for segment, digest in self.segments).encode())
+        digest = sha256(
+            "".join(f"{segment} {digest}\n" for segment, digest in self.segments).encode()
+        )
         for batch in self.work.engine.stream(self.query, GROUP_ROWS, "captures.pages"):
             columns = [batch.column(name).to_pylist() for name in ("key", "time", "segment")]
             digest.update(repr(columns).encode())
@@ -93,11 +104,19 @@ class Captures:
         extract_text(self.work.stores, [segment for segment, _ in self.segments])
         rows = self.work.engine.rows(query or self.query, "captures.pages")
         for number, found in groupby(rows, lambda row: int(row["segment"])):
-            yield from self._texts(self.segments[number][0], {row["key"]: row for row in found}, wanted)
+            yield from self._texts(
+                self.segments[number][0], {row["key"]: row for row in found}, wanted
+            )
 
-    def _texts(self, segment: SegmentRef, pages: dict[bytes, Row], wanted: tuple[str, ...]) -> Iterator[list[Row]]:
+    def _texts(
+        self, segment: SegmentRef, pages: dict[bytes, Row], wanted: tuple[str, ...]
+    ) -> Iterator[list[Row]]:
         stores, keys = self.work.stores, pa.array(list(pages), pa.binary(20))
         with open_parquet(stores.storage, text_table(stores, segment), TEXT_SCHEMA, AGAIN) as table:
             for batch in stores.until_stopped(table.batches(TEXT_ROWS, ("key", "time", *wanted))):
                 chosen = batch.filter(pc.is_in(batch.column("key"), value_set=keys)).to_pylist()
-                yield [{**pages[row["key"]], **row} for row in chosen if row["time"] == pages[row["key"]]["time"]]
+                yield [
+                    {**pages[row["key"]], **row}
+                    for row in chosen
+                    if row["time"] == pages[row["key"]]["time"]
+                ]

@@ -26,7 +26,15 @@ from crawl_lib.engine.numbers import KEY_BYTES, Ints, keys_of
 from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError, os_errors
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
-from crawl_lib.versions import Family, TableOutput, Version, Versions, VersionWork, columns, make_version
+from crawl_lib.versions import (
+    Family,
+    TableOutput,
+    Version,
+    Versions,
+    VersionWork,
+    columns,
+    make_version,
+)
 
 log = logging.getLogger(__name__)
 
@@ -76,9 +84,13 @@ def update_captures(stores: Stores, *, now: datetime) -> Version:
     versions = Versions(stores, PLACES)
     while True:
         parent = _newest(versions)
-        there = {str(one): SegmentReader(stores.storage, one.path).digest for one in _segments(stores)}
+        there = {
+            str(one): SegmentReader(stores.storage, one.path).digest for one in _segments(stores)
+        }
         if not there:
-            raise InputError(f"{stores.crawl.path}: has no segment yet, and so no captures; crawl first")
+            raise InputError(
+                f"{stores.crawl.path}: has no segment yet, and so no captures; crawl first"
+            )
         known: Mapping[str, str] = parent.manifest["segments"] if parent else {}
         if parent and known == there:
             return parent
@@ -105,17 +117,27 @@ def _open_folders(stores: Stores, parent: Version | None, fresh: list[SegmentRef
 
     No commit has closed them, or they wait for a node.
     """
-    doubtful = {segment.folder for segment in fresh} | set(parent.manifest["open"] if parent else ())
+    doubtful = {segment.folder for segment in fresh} | set(
+        parent.manifest["open"] if parent else ()
+    )
     folders = stores.until_stopped(sorted(doubtful & set(stores.crawl.folders()), key=int))
     return [folder for folder in folders if not FolderState.read(stores.crawl, folder).is_complete]
 
 
-def _rows(parent: Version | None, fresh: list[SegmentRef], work: VersionWork) -> Iterator[pa.RecordBatch]:
+def _rows(
+    parent: Version | None, fresh: list[SegmentRef], work: VersionWork
+) -> Iterator[pa.RecordBatch]:
     """Yield the newest capture of each key, in order of keys."""
     stores = work.stores
-    pages = sum(int(SegmentReader(stores.storage, one.path).manifest.counts["pages"]) for one in fresh)
+    pages = sum(
+        int(SegmentReader(stores.storage, one.path).manifest.counts["pages"]) for one in fresh
+    )
     bits = _share_bits(pages + (parent.manifest["rows"] if parent else 0))
-    shares = zip(_divided(work, _captures(stores, fresh), bits), _old_shares(stores, parent, bits), strict=True)
+    shares = zip(
+        _divided(work, _captures(stores, fresh), bits),
+        _old_shares(stores, parent, bits),
+        strict=True,
+    )
     return in_batches(chain.from_iterable(map(_newest_of_each, shares)), _GROUP_ROWS)
 
 
@@ -149,7 +171,10 @@ def _divided(work: VersionWork, tables: Iterable[pa.Table], bits: int) -> Iterat
         return
     paths = [work.scratch / f"captures-{share}.arrow" for share in range(1 << bits)]
     with ExitStack() as stack, os_errors(work.scratch, "cannot be written"):
-        files = [stack.enter_context(pa.ipc.new_file(str(path), PLACES_SCHEMA, options=_PACKED)) for path in paths]
+        files = [
+            stack.enter_context(pa.ipc.new_file(str(path), PLACES_SCHEMA, options=_PACKED))
+            for path in paths
+        ]
         for table in _gathered(tables):
             share_of = _shares_of(table["key"], bits)
             for share in np.unique(share_of):
@@ -277,7 +302,11 @@ class KnownCaptures:
         known, crawl = self._version.manifest["segments"], self._stores.crawl
         closed = {name.partition("/")[0] for name in known} - set(self._version.manifest["open"])
         folders = [folder for folder in crawl.folders() if folder not in closed]
-        segments = (crawl.segment(folder, node) for folder in folders for node in crawl.folder(folder).segments())
+        segments = (
+            crawl.segment(folder, node)
+            for folder in folders
+            for node in crawl.folder(folder).segments()
+        )
         return [segment for segment in segments if str(segment) not in known]
 
     def place(self, key: bytes) -> CaptureRef | None:

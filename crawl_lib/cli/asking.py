@@ -30,7 +30,9 @@ def _show_page(found: Mapping[str, Any]) -> None:
     for side in ("in", "out"):
         if found[f"{side}_degree"] is not None:
             facts[f"{side}_degree"] = found[f"{side}_degree"]
-            facts[f"{side}_links"] = [f"{one['node_id']} {one['url']}" for one in found[f"{side}_links"]]
+            facts[f"{side}_links"] = [
+                f"{one['node_id']} {one['url']}" for one in found[f"{side}_links"]
+            ]
     print_counts(f"{found['url']} ({where})", facts)
 
 
@@ -48,7 +50,9 @@ def cat(arguments: argparse.Namespace) -> int:
     if not sys.stdout.isatty():
         sys.stdout.buffer.write(content.data if arguments.body else head + content.data)
         return 0
-    for line in ("" if arguments.body else head.decode("latin-1")).splitlines() + answer.source().splitlines():
+    for line in (
+        "" if arguments.body else head.decode("latin-1")
+    ).splitlines() + answer.source().splitlines():
         say(line.expandtabs())
     return 0
 
@@ -74,7 +78,9 @@ def check(arguments: argparse.Namespace) -> int:
     return 0 if found["fetch"]["status"] else 1
 
 
-def _add_cure(arguments: argparse.Namespace, found: dict[str, Any], ended: Mapping[str, Any]) -> None:
+def _add_cure(
+    arguments: argparse.Namespace, found: dict[str, Any], ended: Mapping[str, Any]
+) -> None:
     """Add `cure`: how to allow a refused address.
 
     `ended`: the outcome of a fetch of the URL.
@@ -99,5 +105,12 @@ def _facts(found: Mapping[str, Any]) -> dict[str, Any]:
 
     Numbers have no marks between their digits.
     """
-    facts = {name: _facts(value) if isinstance(value, Mapping) else value for name, value in found.items()}
-    return {name: str(value) if isinstance(value, int) else value for name, value in facts.items() if value is not None}
+    facts = {
+        name: _facts(value) if isinstance(value, Mapping) else value
+        for name, value in found.items()
+    }
+    return {
+        name: str(value) if isinstance(value, int) else value
+        for name, value in facts.items()
+        if value is not None
+    }

@@ -40,8 +40,16 @@ def part_of(report: Mapping[str, Any]) -> ProgressReport:
     done = next((int(report[name]) for name in _DONE if name in report), 0)
     total = next((int(report[name]) for name in _TOTAL if report.get(name)), None)
     rest = {name: value for name, value in report.items() if name not in {*_DONE, *_TOTAL, "unit"}}
-    words = [value if name in _PLAIN else f"{name} {value}" for name, value in rest.items() if isinstance(value, str)]
-    facts = [f"{name} {rounded(value)}" for name, value in rest.items() if not isinstance(value, str) and value]
+    words = [
+        value if name in _PLAIN else f"{name} {value}"
+        for name, value in rest.items()
+        if isinstance(value, str)
+    ]
+    facts = [
+        f"{name} {rounded(value)}"
+        for name, value in rest.items()
+        if not isinstance(value, str) and value
+    ]
     unit = report.get("unit", "URLs" if "node" in report else "")
     return ProgressReport(" ".join(words), done, total, unit, "  ".join(facts))
 
@@ -64,7 +72,9 @@ class Bar:
         if self._task is None or part.name != self._name:
             self.clear()
             self._task, self._name = self._progress.add_task(part.name, total=part.total), part.name
-        self._progress.update(self._task, total=part.total, completed=part.done, unit=part.unit, facts=part.facts)
+        self._progress.update(
+            self._task, total=part.total, completed=part.done, unit=part.unit, facts=part.facts
+        )
 
     def clear(self) -> None:
         """Show nothing until the next report."""
@@ -90,7 +100,11 @@ class _Name(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         name = printable(task.description)
-        return Text(name if len(name) <= 2 * _HALF_CHARS else f"{name[: _HALF_CHARS - 1]}…{name[-_HALF_CHARS:]}")
+        return Text(
+            name
+            if len(name) <= 2 * _HALF_CHARS
+            else f"{name[: _HALF_CHARS - 1]}…{name[-_HALF_CHARS:]}"
+        )
 
 
 class _Count(ProgressColumn):
@@ -101,7 +115,9 @@ class _Count(ProgressColumn):
         if unit == "percent":
             return Text(f"{done:.0f} %")
         size, unit = _PER_UNIT.get(unit, (1, unit))
-        numbers = [f"{number / size:,.{size > 1:d}f}" for number in (done, total) if number is not None]
+        numbers = [
+            f"{number / size:,.{size > 1:d}f}" for number in (done, total) if number is not None
+        ]
         return Text(f"{'/'.join(numbers)} {unit}" if total or done else "")
 
 

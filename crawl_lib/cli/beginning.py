@@ -125,4 +125,10 @@ def _contact(arguments: argparse.Namespace) -> str | None:
     """Ask for the contact on a terminal; elsewhere return None."""
     if not sys.stdin.isatty():
         return None
-    return ask(arguments, "A URL or mail address where the people you crawl can reach you (empty: later): ") or None
+    return (
+        ask(
+            arguments,
+            "A URL or mail address where the people you crawl can reach you (empty: later): ",
+        )
+        or None
+    )

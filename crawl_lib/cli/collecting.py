@@ -19,10 +19,14 @@ def collect(arguments: argparse.Namespace) -> int:
 
 def _show(report: CollectReport) -> None:
     if report.folder:
-        say(f"segment {report.folder}/{report.name}: {report.pages:,} pages of {report.parts:,} parts")
+        say(
+            f"segment {report.folder}/{report.name}: {report.pages:,} pages of {report.parts:,} parts"
+        )
         say(f"{report.submissions:,} submissions")
         if report.unreadable:
-            say(f"{report.unreadable:,} lines of them cannot be read, such as the last line of a killed service")
+            say(
+                f"{report.unreadable:,} lines of them cannot be read, such as the last line of a killed service"
+            )
     else:
         say("nothing to do: no part is closed")
 
@@ -44,7 +48,9 @@ def _show_filled(report: FillReport) -> None:
     if report.redirected:
         say(f"{report.redirected:,} of them have the documents of their redirects' targets")
     if report.waiting:
-        say(f"{report.waiting:,} redirects wait: the service fetches their targets at its next start")
+        say(
+            f"{report.waiting:,} redirects wait: the service fetches their targets at its next start"
+        )
     say("what was only waiting in a lost table is lost: submit it again")
 
 
@@ -54,7 +60,11 @@ def statistics(arguments: argparse.Namespace) -> int:
         if arguments.page:
             target = Path(arguments.page).absolute()
             date = write_statistics(stores, date=arguments.date, target=target)
-            print_result(arguments, {"date": date, "page": str(target)}, lambda: say(f"written: {target.as_uri()}"))
+            print_result(
+                arguments,
+                {"date": date, "page": str(target)},
+                lambda: say(f"written: {target.as_uri()}"),
+            )
             return 0
         result = make_statistics(stores, hour=arguments.hour)
     print_result(arguments, result, lambda: _show_made(result["hour"], result["made"]))

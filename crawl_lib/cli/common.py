@@ -39,7 +39,9 @@ def tool_stores(arguments: argparse.Namespace, *, make: bool = False) -> Iterato
     `make`: as `open_stores` has it; commands that only look make nothing.
     """
     with at_work(arguments) as work:
-        yield open_stores(load_config(arguments.config), stop=work.stop, on_progress=work.on_progress, make=make)
+        yield open_stores(
+            load_config(arguments.config), stop=work.stop, on_progress=work.on_progress, make=make
+        )
 
 
 @contextmanager
@@ -49,7 +51,9 @@ def stage_stores(arguments: argparse.Namespace) -> Iterator[Stores]:
     The stage reports progress from its beginning, and stops by itself.
     """
     try:
-        yield open_stores(load_config(arguments.config), stop=arguments.stop, on_progress=ProgressLine())
+        yield open_stores(
+            load_config(arguments.config), stop=arguments.stop, on_progress=ProgressLine()
+        )
     finally:
         end_line()
 
@@ -82,7 +86,14 @@ def print_json(value: object) -> None:
 
     Of a report, its fields.
     """
-    say(json.dumps(value, indent=1, sort_keys=True, default=lambda one: vars(one) if is_dataclass(one) else str(one)))
+    say(
+        json.dumps(
+            value,
+            indent=1,
+            sort_keys=True,
+            default=lambda one: vars(one) if is_dataclass(one) else str(one),
+        )
+    )
 
 
 def print_counts(title: str, counts: Mapping[str, Any]) -> None:
@@ -95,7 +106,9 @@ def print_counts(title: str, counts: Mapping[str, Any]) -> None:
         if isinstance(value, Mapping):
             rows += [(f"{name}.{inner}", number) for inner, number in value.items()]
         else:
-            rows += [(name, item) for item in (value if isinstance(value, list | tuple) else [value])]
+            rows += [
+                (name, item) for item in (value if isinstance(value, list | tuple) else [value])
+            ]
     cells = [(printable(name), cell_of(item)) for name, item in rows]
     end_line()
     say(printable(title))
@@ -178,7 +191,9 @@ class ProgressLine:
             return
         self._last_s = now_s
         if self._bar is None:
-            sys.stderr.write("  ".join(f"{name} {rounded(value)}" for name, value in progress.items()) + "\n")
+            sys.stderr.write(
+                "  ".join(f"{name} {rounded(value)}" for name, value in progress.items()) + "\n"
+            )
         else:
             self._bar.take(progress)
             end_line()
@@ -246,7 +261,9 @@ def _have_agreed(arguments: argparse.Namespace, what: str) -> None:
         raise ConfigError(refused)
 
 
-def looked_first(arguments: argparse.Namespace, act: Callable[[bool], Report], lost: Callable[[Report], str]) -> Report:
+def looked_first(
+    arguments: argparse.Namespace, act: Callable[[bool], Report], lost: Callable[[Report], str]
+) -> Report:
     """Run a command dry, then ask if anything would be lost.
 
     `act`: does the work; for `True` as a dry run. `lost`: the clause for `require_yes`, "" for nothing.

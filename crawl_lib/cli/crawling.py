@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from crawl_lib import stages
-from crawl_lib.cli.common import ResultTable, one_node, print_counts, print_result, say, stage_stores, waiting
+from crawl_lib.cli.common import (
+    ResultTable,
+    one_node,
+    print_counts,
+    print_result,
+    say,
+    stage_stores,
+    waiting,
+)
 from crawl_lib.config import Config, find_config_path, load_config
 from crawl_lib.errors import ConfigError, InputError, KrakeError, StoppedError
 from crawl_lib.frontier import NodeLock
@@ -32,8 +40,17 @@ def _run_id(arguments: argparse.Namespace) -> str:
 def _command_again(arguments: argparse.Namespace, run_id: str) -> str:
     """Return the command line that continues this run from anywhere."""
     config = Path(arguments.config).resolve() if arguments.config else find_config_path(os.environ)
-    options = {"iterations": arguments.iterations, "batch-size": arguments.batch_size, "node": arguments.node}
-    given = [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
+    options = {
+        "iterations": arguments.iterations,
+        "batch-size": arguments.batch_size,
+        "node": arguments.node,
+    }
+    given = [
+        word
+        for name, value in options.items()
+        if value is not None
+        for word in (f"--{name}", str(value))
+    ]
     return shlex.join(["krake", "--config", str(config), "crawl", *given, "--run-id", run_id])
 
 
@@ -46,8 +63,12 @@ def _require_usable(arguments: argparse.Namespace) -> None:
 
     This comes before the first command does anything.
     """
-    if getattr(arguments, "node", None) is None:  # else this is one task of many, on one machine of many
-        stages.require_usable(load_config(arguments.config), Secrets.from_environment(), arguments.stop)
+    if (
+        getattr(arguments, "node", None) is None
+    ):  # else this is one task of many, on one machine of many
+        stages.require_usable(
+            load_config(arguments.config), Secrets.from_environment(), arguments.stop
+        )
 
 
 def inject(arguments: argparse.Namespace) -> int:
@@ -58,10 +79,14 @@ def inject(arguments: argparse.Namespace) -> int:
     seeds = arguments.seeds
     for text in seeds if len(seeds) > 1 else ():
         if "://" not in text:
-            raise InputError(f"{text}: is not a URL such as https://example.org/; files are given one at a time")
+            raise InputError(
+                f"{text}: is not a URL such as https://example.org/; files are given one at a time"
+            )
     _require_usable(arguments)
     with stage_stores(arguments) as stores:
-        print_counts("injected", stages.inject(stores, run_id=_run_id(arguments), seeds="\n".join(seeds)))
+        print_counts(
+            "injected", stages.inject(stores, run_id=_run_id(arguments), seeds="\n".join(seeds))
+        )
     return 0
 
 
@@ -71,14 +96,18 @@ class _Rounds:
     def __init__(self, run_id: str) -> None:
         self.counts = Counter[str]()
         self._run_id = run_id
-        self._table = ResultTable({"iteration": 9, "part": 10, "taken": 7, "pages": 7, "links": 7}, f"run {run_id}")
+        self._table = ResultTable(
+            {"iteration": 9, "part": 10, "taken": 7, "pages": 7, "links": 7}, f"run {run_id}"
+        )
 
     def add(self, iteration: int, part: str, result: dict[str, Any]) -> None:
         """Show the result of a part of an iteration.
 
         A part is a node, or the list or update of the CrawlDb.
         """
-        self._table.add(f"{self._run_id}: iteration {iteration}, {part}", result, iteration=iteration, part=part)
+        self._table.add(
+            f"{self._run_id}: iteration {iteration}, {part}", result, iteration=iteration, part=part
+        )
 
 
 def crawl(arguments: argparse.Namespace) -> int:
@@ -110,7 +139,11 @@ def crawl(arguments: argparse.Namespace) -> int:
             if ended or _iterate(arguments, stores, run_id, iteration, rounds):
                 break
     is_told = said and stores.config.order.makes_lists
-    if not counts["taken"] and not is_told and (counts["passed_over"] or settings.max_pages is None):
+    if (
+        not counts["taken"]
+        and not is_told
+        and (counts["passed_over"] or settings.max_pages is None)
+    ):
         say(_NOT_DUE if counts["passed_over"] else _NO_URL, file=sys.stderr)
     return 0
 
@@ -124,7 +157,9 @@ def _requisite_rounds(arguments: argparse.Namespace, config: Config) -> range:
     return requisite_rounds(config) if is_possible else range(0)
 
 
-def _iterate(arguments: argparse.Namespace, stores: Stores, run_id: str, iteration: int, rounds: _Rounds) -> str | None:
+def _iterate(
+    arguments: argparse.Namespace, stores: Stores, run_id: str, iteration: int, rounds: _Rounds
+) -> str | None:
     """Run one iteration; return why the run ends, if it does."""
     is_whole, makes_lists = arguments.node is None, stores.config.order.makes_lists
     which: dict[str, Any] = {"run_id": run_id, "iteration": iteration}
@@ -151,7 +186,9 @@ def _iterate(arguments: argparse.Namespace, stores: Stores, run_id: str, iterati
     return committed.get("ended")
 
 
-def _crawl_node(arguments: argparse.Namespace, stores: Stores, which: dict[str, Any], rounds: _Rounds) -> None:
+def _crawl_node(
+    arguments: argparse.Namespace, stores: Stores, which: dict[str, Any], rounds: _Rounds
+) -> None:
     """Run a node's part.
 
     With `crawl.min_nodes` below 1 a failed node is named, and commit decides.
@@ -159,7 +196,11 @@ def _crawl_node(arguments: argparse.Namespace, stores: Stores, which: dict[str, 
     try:
         result = stages.crawl_node(stores, **which, batch_size=arguments.batch_size)
     except KrakeError as error:
-        if isinstance(error, StoppedError) or arguments.node is not None or stores.config.crawl.min_nodes == 1:
+        if (
+            isinstance(error, StoppedError)
+            or arguments.node is not None
+            or stores.config.crawl.min_nodes == 1
+        ):
             raise
         say(f"node failed: {error}", file=sys.stderr)
         return
@@ -169,7 +210,9 @@ def _crawl_node(arguments: argparse.Namespace, stores: Stores, which: dict[str, 
 
 def _require_right(arguments: argparse.Namespace, most: int) -> None:
     if arguments.iterations > most:
-        raise ConfigError(f"--iterations {arguments.iterations} is more than crawl.max_iterations ({most})")
+        raise ConfigError(
+            f"--iterations {arguments.iterations} is more than crawl.max_iterations ({most})"
+        )
     if arguments.node is not None and arguments.run_id is None:
         raise ConfigError("--node crawls one node's part of a run: name it with --run-id")
 
@@ -195,7 +238,9 @@ def _read_all_again(arguments: argparse.Namespace, stores: Stores, node: str) ->
     directory, timeout_s = stores.node_dir(node), stores.config.queue.lock_timeout_s
     if not directory.is_dir():
         return  # its settle reads all, or says that the queue is gone
-    with NodeLock(directory, node, timeout_s, what="krake settle", on_wait=waiting(arguments)) as home:
+    with NodeLock(
+        directory, node, timeout_s, what="krake settle", on_wait=waiting(arguments)
+    ) as home:
         take_all_in_again(stores, home)
 
 

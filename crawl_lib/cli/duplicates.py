@@ -30,7 +30,9 @@ def near(arguments: argparse.Namespace) -> int:
     with stage_stores(arguments) as stores:
         require_own_places(stores)
         version = find_near(stores, now=datetime.now(UTC))
-    counts = {name: version.manifest[name] for name in ("version", "cosine", "pages", "groups", "rows")}
+    counts = {
+        name: version.manifest[name] for name in ("version", "cosine", "pages", "groups", "rows")
+    }
     found = {**counts, "path": version.path}
     print_result(arguments, found, partial(print_counts, "near duplicates", found))
     return 0
@@ -46,7 +48,9 @@ def templates(arguments: argparse.Namespace) -> int:
     return _report(arguments, find_templates, "no block is on half of a host's pages")
 
 
-def _report(arguments: argparse.Namespace, find: Callable[[Stores], list[dict[str, Any]]], none: str) -> int:
+def _report(
+    arguments: argparse.Namespace, find: Callable[[Stores], list[dict[str, Any]]], none: str
+) -> int:
     with stage_stores(arguments) as stores:
         require_own_places(stores)
         found = find(stores)

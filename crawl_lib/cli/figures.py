@@ -19,7 +19,11 @@ def rounded(value: object) -> str:
     """
     if isinstance(value, float):
         return f"{value:,.1f}"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else printable(str(value))
+    return (
+        f"{value:,}"
+        if isinstance(value, int) and not isinstance(value, bool)
+        else printable(str(value))
+    )
 
 
 def cell_of(value: object) -> str:

@@ -11,7 +11,15 @@ from crawl_lib.cli.common import at_work, print_counts, print_result, require_ye
 from crawl_lib.config import Config, load_config
 from crawl_lib.errors import KeyTablesError
 from crawl_lib.frontier import NodeLock
-from crawl_lib.keys import LOOK_S, ShardedKeyStore, check, dump_keys, load_keys, open_key_store, reshard
+from crawl_lib.keys import (
+    LOOK_S,
+    ShardedKeyStore,
+    check,
+    dump_keys,
+    load_keys,
+    open_key_store,
+    reshard,
+)
 from crawl_lib.stores import Secrets, node_dir
 
 
@@ -32,12 +40,16 @@ def create(arguments: argparse.Namespace) -> int:
         return _make_slots(config)
     if arguments.drop:
         servers = ", ".join(config.key_storage.servers)
-        require_yes(arguments, f"all keys on {servers} are deleted: every URL of the crawl is new again")
+        require_yes(
+            arguments, f"all keys on {servers} are deleted: every URL of the crawl is new again"
+        )
     with _opened(config) as store:
         if not arguments.drop and not store.exists():
             with tool_stores(arguments) as stores:
                 if stores.crawl.segments():
-                    raise KeyTablesError("the crawl has pages: run `krake fsck --repair`, which also fills the tables")
+                    raise KeyTablesError(
+                        "the crawl has pages: run `krake fsck --repair`, which also fills the tables"
+                    )
         made = store.create(drop=arguments.drop)
         store.require_ring()
     say(f"key tables made on {', '.join(made)}" if made else "key tables are there on every server")
@@ -47,7 +59,11 @@ def create(arguments: argparse.Namespace) -> int:
 def _make_slots(config: Config) -> int:
     with _opened(config) as store:
         made = store.make_slots()
-    say(f"tables of turns made on {', '.join(made)}" if made else "tables of turns are there on every server")
+    say(
+        f"tables of turns made on {', '.join(made)}"
+        if made
+        else "tables of turns are there on every server"
+    )
     return 0
 
 
@@ -59,7 +75,9 @@ def check_keys(arguments: argparse.Namespace) -> int:
     config = load_config(arguments.config)
     with _opened(config) as store, at_work(arguments) as work:
         report = check(store, work=work)
-    names = "".join(f"{name} is {server}\n" for name, server in config.key_storage.by_short_name.items())
+    names = "".join(
+        f"{name} is {server}\n" for name, server in config.key_storage.by_short_name.items()
+    )
     print_result(arguments, report.to_mapping(), lambda: say(names + report.to_text()))
     return 0 if report.ok else 1
 
@@ -67,12 +85,20 @@ def check_keys(arguments: argparse.Namespace) -> int:
 def reshard_keys(arguments: argparse.Namespace) -> int:
     """Move keys to the servers that the config names now."""
     config, dry_run = load_config(arguments.config), arguments.dry_run
-    there = {node: node_dir(config, node) for node in config.servers if node_dir(config, node).is_dir()}
+    there = {
+        node: node_dir(config, node) for node in config.servers if node_dir(config, node).is_dir()
+    }
     with ExitStack() as stack, at_work(arguments) as work:
         for node, directory in there.items():
-            stack.enter_context(NodeLock(directory, node, 0.0, what="krake keys reshard", leaves_trace=not dry_run))
+            stack.enter_context(
+                NodeLock(directory, node, 0.0, what="krake keys reshard", leaves_trace=not dry_run)
+            )
         store = stack.enter_context(_opened(config))
-        old = stack.enter_context(_opened(load_config(arguments.old_config))) if arguments.old_config else None
+        old = (
+            stack.enter_context(_opened(load_config(arguments.old_config)))
+            if arguments.old_config
+            else None
+        )
         patience_s = 2 * LOOK_S if len(there) < len(config.servers) else 0.0
         report = reshard(store, old, dry_run=dry_run, patience_s=patience_s, work=work)
     print_result(arguments, vars(report), partial(print_counts, "resharded", vars(report)))

@@ -52,8 +52,14 @@ def config(arguments: argparse.Namespace) -> int:
     mapping["dfs_primary"] = masked(mapping["dfs_primary"])
     say(f"# {PASSWORD_VARIABLE} is {'set: ****' if secrets.key_storage_password else 'not set'}")
     say(yaml.safe_dump(mapping, sort_keys=False, allow_unicode=True), end="")
-    problems, local = shared_problems(checked, secrets, arguments.stop), local_problems(checked, nodes=True, batch=True)
-    warnings = chain(_warnings(checked), () if is_one_machine(checked) else (f"{one}{_ELSEWHERE}" for one in local))
+    problems, local = (
+        shared_problems(checked, secrets, arguments.stop),
+        local_problems(checked, nodes=True, batch=True),
+    )
+    warnings = chain(
+        _warnings(checked),
+        () if is_one_machine(checked) else (f"{one}{_ELSEWHERE}" for one in local),
+    )
     for warning in warnings:
         say(f"warning: {warning}", file=sys.stderr)
     lines = [line for problem in chain(problems, local) for line in problem.lines]
@@ -68,7 +74,9 @@ def _steps(urls: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from steps or ()
 
 
-_ELSEWHERE = " (needed on the machines of nodes: queue.local_dir; of the batch stages: scratch.directory)"
+_ELSEWHERE = (
+    " (needed on the machines of nodes: queue.local_dir; of the batch stages: scratch.directory)"
+)
 
 
 def _warnings(config: Config) -> Iterator[str]:
@@ -78,7 +86,11 @@ def _warnings(config: Config) -> Iterator[str]:
             "fetch.contact is not set: `krake inject` takes only seeds on loopback and addresses in"
             " fetch.allow_networks. Set it to a URL or mail address where the people you crawl can reach you"
         )
-    hosts = {name: parse_server(name)[0] for name in config.key_storage.servers if not is_sqlite_server(name)}
+    hosts = {
+        name: parse_server(name)[0]
+        for name in config.key_storage.servers
+        if not is_sqlite_server(name)
+    }
     strangers = [name for name, host in hosts.items() if not is_our_own(host, ())]
     if strangers and config.key_storage.tls != "verify":
         yield (
@@ -102,7 +114,10 @@ def status(arguments: argparse.Namespace) -> int:
 
     The exit code is 1 if the file store could not tell. People are shown `LAST` iterations unless they say how many.
     """
-    config, last = load_config(arguments.config), arguments.last or (None if arguments.json else LAST)
+    config, last = (
+        load_config(arguments.config),
+        arguments.last or (None if arguments.json else LAST),
+    )
     look = partial(CrawlReader(config, Secrets.from_environment()).status, last=last)
     if arguments.watch:
         return _watch(arguments, look)
@@ -126,7 +141,9 @@ def _watch(arguments: argparse.Namespace, look: Callable[[], Mapping[str, Any]])
         return int(stop.code)
     with shown.screen(hide_cursor=False) as screen:
         drawing = Lock()
-        Thread(target=_leave_screen, args=(stop, shown, drawing), name="screen", daemon=True).start()
+        Thread(
+            target=_leave_screen, args=(stop, shown, drawing), name="screen", daemon=True
+        ).start()
         while not stop.is_set():
             whole = Group(*_status_parts(look(), work_first=True))
             with drawing:
@@ -195,7 +212,9 @@ def _kept_parts(found: Mapping[str, Any]) -> Iterator[RenderableType]:
             yield f"limits reached: iteration {entry['folder']}: {entry['budgets']}"
     tries, retried = found["totals"]["outcomes"], found["totals"].get("retried", {})
     if tries:
-        rows = [(outcome, number - retried.get(outcome, 0), number) for outcome, number in tries.items()]
+        rows = [
+            (outcome, number - retried.get(outcome, 0), number) for outcome, number in tries.items()
+        ]
         yield grid(("outcome", "URLs", "tries"), rows, "outcomes")
     yield nodes_table(found["nodes"])
 
@@ -216,16 +235,31 @@ def _work_parts(found: Mapping[str, Any]) -> Iterator[RenderableType]:
         _work_row(node, queue) for node, queue in found["queues"].items() if "open_take" in queue
     ]
     if work:
-        columns = ("node", "run / iteration", "phase", "fetched", "of", "URLs/s", "MB", "ends in", "queue in", "said")
+        columns = (
+            "node",
+            "run / iteration",
+            "phase",
+            "fetched",
+            "of",
+            "URLs/s",
+            "MB",
+            "ends in",
+            "queue in",
+            "said",
+        )
         yield grid(columns, work, "at work")
 
 
 def _local_parts(found: Mapping[str, Any]) -> Iterator[RenderableType]:
     """Yield the tables of this machine's queues, and of the keys."""
-    queues: list[tuple[Any, ...]] = [(node, _queue_text(queue)) for node, queue in found["queues"].items()]
+    queues: list[tuple[Any, ...]] = [
+        (node, _queue_text(queue)) for node, queue in found["queues"].items()
+    ]
     yield grid(("node", "URLs"), queues, "queues")
     hosts: list[tuple[Any, ...]] = [
-        (node, host, count) for node, queue in found["queues"].items() for host, count in _hosts(queue)
+        (node, host, count)
+        for node, queue in found["queues"].items()
+        for host, count in _hosts(queue)
     ]
     if hosts:
         yield grid(("node", "host", "URLs"), hosts, "hosts of what is queued")
@@ -251,7 +285,17 @@ def _work_row(node: str, queue: Mapping[str, Any]) -> tuple[Any, ...]:
     ago = f"{duration(max(0, time.time() - said['time']))} ago" if "time" in said else ""
     rate, megabytes = said.get("pages_per_s", 0.0), f"{said.get('bytes', 0) / 1e6:,.1f}"
     place = f"{take['run_id']} / {take['iteration']}"
-    return node, place, said.get("phase", ""), said.get("fetched", 0), take["count"], rate, megabytes, *times, ago
+    return (
+        node,
+        place,
+        said.get("phase", ""),
+        said.get("fetched", 0),
+        take["count"],
+        rate,
+        megabytes,
+        *times,
+        ago,
+    )
 
 
 def _hosts(queue: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -324,7 +368,9 @@ def _iteration_row(entry: Mapping[str, Any]) -> tuple[Any, ...]:
         complete = f"not yet: waits for {missing or 'commit'}"
     elif entry.get("late"):
         complete = f"committed without {', '.join(entry['late'])}"
-    counts = [entry.get("counts", {}).get(name, 0) for name in ("urls", "fetched", "deferred", "links")]
+    counts = [
+        entry.get("counts", {}).get(name, 0) for name in ("urls", "fetched", "deferred", "links")
+    ]
     megabytes = f"{entry['bytes'] / 1e6:,.1f}" if "bytes" in entry else ""
     run = f"{entry.get('run_id', '')} / {entry.get('iteration', '')}"
     return entry["folder"], run, complete, *counts, megabytes
@@ -356,7 +402,9 @@ def graph_export(arguments: argparse.Namespace) -> int:
     """
     is_of_links, form, of = arguments.of == "links", arguments.format, arguments.graph
     if is_of_links and (arguments.export or form not in FORMATS):
-        raise ConfigError(f"--of links: goes with --format {' or '.join(FORMATS)} alone, and not with --export")
+        raise ConfigError(
+            f"--of links: goes with --format {' or '.join(FORMATS)} alone, and not with --export"
+        )
     with tool_stores(arguments) as stores:
         name = None if is_of_links else arguments.export or newest_export(stores)
         path, now = Path(arguments.file), datetime.now(UTC)
@@ -365,5 +413,9 @@ def graph_export(arguments: argparse.Namespace) -> int:
             report = export_graph_files(stores, path, form=form, of=of, name=name, now=now)
         else:
             report = export_graph(stores, path, name=str(name), form=form, of=of)
-    print_result(arguments, report, partial(print_counts, f"web graph of {name or 'all links'}", vars(report)))
+    print_result(
+        arguments,
+        report,
+        partial(print_counts, f"web graph of {name or 'all links'}", vars(report)),
+    )
     return 0

@@ -6,7 +6,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from crawl_lib.cli.common import looked_first, print_counts, print_result, say, stage_stores, tool_stores
+from crawl_lib.cli.common import (
+    looked_first,
+    print_counts,
+    print_result,
+    say,
+    stage_stores,
+    tool_stores,
+)
 from crawl_lib.cli.looking import nodes_table
 from crawl_lib.cli.tables import console
 from crawl_lib.errors import ConfigError
@@ -24,7 +31,9 @@ def list_nodes(arguments: argparse.Namespace) -> int:
     with tool_stores(arguments) as stores:
         nodes = crawl_status(stores, only_nodes=True)["nodes"]
         newest, servers = stores.crawl.newest(), stores.config.servers
-        hosts = stores.crawl.scopes.read(stores.crawl.folder(newest).iteration()) if newest else set()
+        hosts = (
+            stores.crawl.scopes.read(stores.crawl.folder(newest).iteration()) if newest else set()
+        )
     shares = Counter(map(Owners(servers).owner, hosts))
     total = max(1, len(hosts))
     texts = {node: f"{shares[node]:,} ({shares[node] / total:.0%})" for node in servers}
@@ -39,9 +48,15 @@ def retire(arguments: argparse.Namespace) -> int:
 
     Raises ConfigError where the node is in the config, the others have not settled, or `--lost` comes with `--dir`.
     """
-    node, directory, dry_run = arguments.node, arguments.dir and Path(arguments.dir).resolve(), arguments.dry_run
+    node, directory, dry_run = (
+        arguments.node,
+        arguments.dir and Path(arguments.dir).resolve(),
+        arguments.dry_run,
+    )
     if arguments.lost and directory is not None:
-        raise ConfigError("--lost is for a node whose directory is gone; with --dir its directory is used")
+        raise ConfigError(
+            "--lost is for a node whose directory is gone; with --dir its directory is used"
+        )
 
     def act(dry_run: bool) -> dict[str, Any]:
         with tool_stores(arguments) if dry_run else stage_stores(arguments) as stores:
@@ -51,7 +66,9 @@ def retire(arguments: argparse.Namespace) -> int:
 
     given_up = f"what only the disk of {node} held is given up: URLs put there by hand"
     if arguments.lost:
-        result = looked_first(arguments, act, lambda found: "" if found.get("retired") else given_up)
+        result = looked_first(
+            arguments, act, lambda found: "" if found.get("retired") else given_up
+        )
     else:
         result = act(dry_run)
     print_result(arguments, result, partial(print_counts, f"retire {node}", result))
@@ -64,6 +81,8 @@ def admit(arguments: argparse.Namespace) -> int:
     with tool_stores(arguments, make=not dry_run) as stores:
         admitted = admit_node(stores, node=node, dry_run=dry_run)["admitted"]
     takes = "would take" if dry_run else "takes"
-    text = f"{node} {takes} part again" if admitted else f"{node} was not retired as lost: it may work"
+    text = (
+        f"{node} {takes} part again" if admitted else f"{node} was not retired as lost: it may work"
+    )
     print_result(arguments, text, lambda: say(text))
     return 0

@@ -59,7 +59,9 @@ class _Parser(argparse.ArgumentParser):
             return super()._get_formatter()
         from crawl_lib.cli.coloured import coloured  # noqa: PLC0415 - rich, for help alone
 
-        return coloured(self.prog, is_raw=self.formatter_class is argparse.RawDescriptionHelpFormatter)
+        return coloured(
+            self.prog, is_raw=self.formatter_class is argparse.RawDescriptionHelpFormatter
+        )
 
     def error(self, message: str) -> NoReturn:
         """Print usage and one line, and exit with code 2.
@@ -110,7 +112,9 @@ def _failure(text: str) -> Outcome:
     good = {Outcome.OK, Outcome.REDIRECT, Outcome.NOT_MODIFIED}
     failures = [outcome for outcome in Outcome if outcome not in good]
     if text not in failures:
-        raise argparse.ArgumentTypeError(f"must be how a fetch fails ({', '.join(failures)}), not {text!r}")
+        raise argparse.ArgumentTypeError(
+            f"must be how a fetch fails ({', '.join(failures)}), not {text!r}"
+        )
     return Outcome(text)
 
 
@@ -124,7 +128,9 @@ def _address(text: str) -> str:
 
 def _hour(text: str) -> datetime:
     if not re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d", text):
-        raise argparse.ArgumentTypeError(f"must be an hour in UTC such as 2026-11-28T07, not {text!r}")
+        raise argparse.ArgumentTypeError(
+            f"must be an hour in UTC such as 2026-11-28T07, not {text!r}"
+        )
     try:
         return datetime.strptime(text, "%Y-%m-%dT%H").replace(tzinfo=UTC)
     except ValueError as error:
@@ -135,7 +141,9 @@ def _date(text: str) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"must be a date such as 2026-11-28, not {text!r}") from error
+        raise argparse.ArgumentTypeError(
+            f"must be a date such as 2026-11-28, not {text!r}"
+        ) from error
 
 
 _Option = tuple[str, dict[str, Any]]
@@ -158,13 +166,19 @@ _DRY_RUN = _flag("--dry-run", "say what would be done, and change nothing")
 _YES = _flag("--yes", "do not ask, though no other command undoes it")
 _NODE = _option("node", "the node's name", metavar="NODE")
 _BACKUP = _option("file", "the backup, on this machine", metavar="FILE")
-_PAGE = _option("page", "its URL, its key in hex, or its number in the export", metavar="URL|KEY|NODEID")
+_PAGE = _option(
+    "page", "its URL, its key in hex, or its number in the export", metavar="URL|KEY|NODEID"
+)
 _URL = _option("url", "the URL", metavar="URL")
 _WORD = _option("word", "the word", metavar="WORD")
 _EXPORT = _option("--export", "name of the export; default: the newest", metavar="NAME")
 _LABEL = _option("--label", "ends the folder's name; default: the newest iteration", metavar="NAME")
-_WITH_REQUISITES = _flag("--with-requisites", "requisites of pages too: images, style sheets, scripts, fonts")
-_FOLDERS = _option("--folders", "iterations: names, A..B, or newest N; default: all", nargs="+", metavar="FOLDER")
+_WITH_REQUISITES = _flag(
+    "--with-requisites", "requisites of pages too: images, style sheets, scripts, fonts"
+)
+_FOLDERS = _option(
+    "--folders", "iterations: names, A..B, or newest N; default: all", nargs="+", metavar="FOLDER"
+)
 _SEGMENTS = _option("segment", "<folder>/<node>; default: all", nargs="*", metavar="SEGMENT")
 
 _DELETING = {"crawldb filter", "graph finalize", "keys reshard", "retry", "sweep"}
@@ -195,7 +209,10 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         "make a folder for a new crawl, with a config whose paths are its own",
         (
             _option("directory", "the folder; its name is the crawl's", metavar="DIR"),
-            _flag("--realtime", "for `krake serve realtime`, which fetches URLs as services submit them"),
+            _flag(
+                "--realtime",
+                "for `krake serve realtime`, which fetches URLs as services submit them",
+            ),
         ),
     ),
     (
@@ -203,8 +220,17 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         "crawling.inject",
         "add seeds to the crawl",
         (
-            _option("seeds", "URLs, or a file of them, or a directory of such files", nargs="+", metavar="SEEDS"),
-            _option("--run-id", "name of the run; the same run and seeds again change nothing", metavar="NAME"),
+            _option(
+                "seeds",
+                "URLs, or a file of them, or a directory of such files",
+                nargs="+",
+                metavar="SEEDS",
+            ),
+            _option(
+                "--run-id",
+                "name of the run; the same run and seeds again change nothing",
+                metavar="NAME",
+            ),
         ),
     ),
     (
@@ -213,8 +239,14 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         "crawl: iterations of every node's crawl and commit",
         (
             _option("--iterations", "how many (default 1)", type=_count, default=1, metavar="N"),
-            _option("--batch-size", "URLs a node takes; default: batch.size", type=_count, metavar="N"),
-            _option("--run-id", "name of the run; give it again to go on with an unfinished one", metavar="NAME"),
+            _option(
+                "--batch-size", "URLs a node takes; default: batch.size", type=_count, metavar="N"
+            ),
+            _option(
+                "--run-id",
+                "name of the run; give it again to go on with an unfinished one",
+                metavar="NAME",
+            ),
             _option("--node", "only this node's part (on many machines); commit is left out"),
         ),
     ),
@@ -250,10 +282,20 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         "list pages that failed, so that the next crawl fetches them once more; with --now, end the waiting",
         (
             _option("url", "with --now: only this URL", nargs="?", metavar="URL"),
-            _option("--outcome", "how their newest try ended, such as timeout", type=_failure, metavar="NAME"),
+            _option(
+                "--outcome",
+                "how their newest try ended, such as timeout",
+                type=_failure,
+                metavar="NAME",
+            ),
             _option("--host", "only pages of this host", metavar="HOST"),
-            _flag("--now", "what waits is due with the next take: all, or a URL, or those of a host or an outcome"),
-            _flag("--ignore-retry-after", "with --now: also what waits because its host asked for it"),
+            _flag(
+                "--now",
+                "what waits is due with the next take: all, or a URL, or those of a host or an outcome",
+            ),
+            _flag(
+                "--ignore-retry-after", "with --now: also what waits because its host asked for it"
+            ),
             _DRY_RUN,
             _JSON,
         ),
@@ -284,20 +326,40 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
             _YES,
         ),
     ),
-    ("keys check", "keys.check_keys", "count keys and compare replicas; exit code 1 if they differ", (_JSON,)),
+    (
+        "keys check",
+        "keys.check_keys",
+        "count keys and compare replicas; exit code 1 if they differ",
+        (_JSON,),
+    ),
     (
         "keys reshard",
         "keys.reshard_keys",
         "servers or replication changed: move the keys; no crawl may run",
         (
-            _option("--from", "the config as it was: where servers leave", dest="old_config", metavar="FILE"),
+            _option(
+                "--from",
+                "the config as it was: where servers leave",
+                dest="old_config",
+                metavar="FILE",
+            ),
             _DRY_RUN,
             _JSON,
         ),
     ),
     ("keys dump", "keys.dump", "write all keys to a file, as a backup", (_BACKUP, _DRY_RUN, _JSON)),
-    ("keys load", "keys.load", "add the keys of such a file; the higher state wins", (_BACKUP, _DRY_RUN, _JSON)),
-    ("crawldb stats", "table.stats", "URLs by status and host, when they are due, scores", (_JSON,)),
+    (
+        "keys load",
+        "keys.load",
+        "add the keys of such a file; the higher state wins",
+        (_BACKUP, _DRY_RUN, _JSON),
+    ),
+    (
+        "crawldb stats",
+        "table.stats",
+        "URLs by status and host, when they are due, scores",
+        (_JSON,),
+    ),
     ("crawldb get", "table.get", "the row of a URL", (_URL, _JSON)),
     (
         "crawldb top",
@@ -309,7 +371,14 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         "crawldb dump",
         "table.dump",
         "write all rows, a line each",
-        (_option("--format", "default: json, an object a line", choices=("json", "csv"), default="json"),),
+        (
+            _option(
+                "--format",
+                "default: json, an object a line",
+                choices=("json", "csv"),
+                default="json",
+            ),
+        ),
     ),
     (
         "crawldb hosts",
@@ -317,11 +386,21 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         "what is known of each host, a line each, those with most URLs first",
         (
             _option("--count", "how many; default: all", type=_count, metavar="N"),
-            _option("--format", "default: json, an object a line", choices=("json", "csv"), default="json"),
+            _option(
+                "--format",
+                "default: json, an object a line",
+                choices=("json", "csv"),
+                default="json",
+            ),
         ),
     ),
     ("crawldb explain", "table.explain", "why the newest list has a URL, or not", (_URL, _JSON)),
-    ("crawldb init", "table.init", "make the CrawlDb of a crawl that was made with fifo; no way back", (_JSON,)),
+    (
+        "crawldb init",
+        "table.init",
+        "make the CrawlDb of a crawl that was made with fifo; no way back",
+        (_JSON,),
+    ),
     ("crawldb rebuild", "table.make_again", "make it again, of all seeds and segments", (_JSON,)),
     ("crawldb update", "table.update", "take in seeds and segments that it lacks", (_JSON,)),
     (
@@ -330,14 +409,32 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         "make the list of an iteration, or find it",
         (
             _option("--run-id", "name of the run", required=True, metavar="NAME"),
-            _option("--iteration", "its number in the run (default 1)", type=_count, default=1, metavar="N"),
-            _option("--batch-size", "URLs a node takes; default: batch.size", type=_count, metavar="N"),
+            _option(
+                "--iteration",
+                "its number in the run (default 1)",
+                type=_count,
+                default=1,
+                metavar="N",
+            ),
+            _option(
+                "--batch-size", "URLs a node takes; default: batch.size", type=_count, metavar="N"
+            ),
             _JSON,
         ),
     ),
-    ("crawldb filter", "table.filter_rows", "apply changed normalisers and filters to its rows", (_JSON,)),
+    (
+        "crawldb filter",
+        "table.filter_rows",
+        "apply changed normalisers and filters to its rows",
+        (_JSON,),
+    ),
     ("linkdb update", "links.update", "take in segments that it lacks", (_JSON,)),
-    ("linkdb rank", "links.rank", "rank all URLs that pages link to, crawled or not (LinkRank)", (_JSON,)),
+    (
+        "linkdb rank",
+        "links.rank",
+        "rank all URLs that pages link to, crawled or not (LinkRank)",
+        (_JSON,),
+    ),
     ("linkdb get", "links.get", "who links to a URL, and with which words", (_URL, _JSON)),
     (
         "linkdb dump",
@@ -345,9 +442,17 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         "write all rows of a table, a line each",
         (
             _option(
-                "--table", "default: inlinks, by target", choices=("inlinks", "outlinks", "ranks"), default="inlinks"
+                "--table",
+                "default: inlinks, by target",
+                choices=("inlinks", "outlinks", "ranks"),
+                default="inlinks",
             ),
-            _option("--format", "default: json, an object a line", choices=("json", "csv"), default="json"),
+            _option(
+                "--format",
+                "default: json, an object a line",
+                choices=("json", "csv"),
+                default="json",
+            ),
         ),
     ),
     (
@@ -363,7 +468,12 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         (_JSON,),
     ),
     ("duplicates mirrors", "duplicates.mirrors", "hosts that share most of their texts", (_JSON,)),
-    ("duplicates templates", "duplicates.templates", "lines of text on half of a host's pages or more", (_JSON,)),
+    (
+        "duplicates templates",
+        "duplicates.templates",
+        "lines of text on half of a host's pages or more",
+        (_JSON,),
+    ),
     ("terms update", "terms.update", "make the table of the words of all pages", (_JSON,)),
     ("terms get", "terms.get", "the pages of a word, the highest tf-idf first", (_WORD, _JSON)),
     (
@@ -396,7 +506,9 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         (
             _URL,
             _SEGMENTS,
-            _option("--output", "write the records there, as a WARC file; not there yet", metavar="FILE"),
+            _option(
+                "--output", "write the records there, as a WARC file; not there yet", metavar="FILE"
+            ),
             _JSON,
         ),
     ),
@@ -407,21 +519,36 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         (
             _SEGMENTS,
             _option("--table", "default: pages", choices=("pages", "links"), default="pages"),
-            _option("--format", "default: json, an object a line", choices=("json", "csv"), default="json"),
+            _option(
+                "--format",
+                "default: json, an object a line",
+                choices=("json", "csv"),
+                default="json",
+            ),
         ),
     ),
     (
         "segment drop",
         "segments.drop",
         "take pages out of every segment; their keys stay known",
-        (_option("page", "a page's URL, or its key in hex", nargs="+", metavar="URL|KEY"), _YES, _DRY_RUN, _JSON),
+        (
+            _option("page", "a page's URL, or its key in hex", nargs="+", metavar="URL|KEY"),
+            _YES,
+            _DRY_RUN,
+            _JSON,
+        ),
     ),
     (
         "segment compact",
         "segments.compact",
         "write segments again without their dropped pages",
         (
-            _option("segment", "<folder>/<node>; default: all with such pages", nargs="*", metavar="SEGMENT"),
+            _option(
+                "segment",
+                "<folder>/<node>; default: all with such pages",
+                nargs="*",
+                metavar="SEGMENT",
+            ),
             _YES,
             _DRY_RUN,
             _JSON,
@@ -432,7 +559,12 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         "segments.import_archives",
         "make a segment of WARC or ARC files of any writer",
         (
-            _option("archive", "files, or directories of *.warc[.gz] and *.arc[.gz]", nargs="+", metavar="WARC"),
+            _option(
+                "archive",
+                "files, or directories of *.warc[.gz] and *.arc[.gz]",
+                nargs="+",
+                metavar="WARC",
+            ),
             _DRY_RUN,
             _JSON,
         ),
@@ -441,30 +573,78 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         "realtime collect",
         "collecting.collect",
         "make a segment of the pages that were fetched in real time",
-        (_option("--fetcher", "whose parts; default: live-0", default="live-0", metavar="NAME"), _JSON),
+        (
+            _option("--fetcher", "whose parts; default: live-0", default="live-0", metavar="NAME"),
+            _JSON,
+        ),
     ),
     (
         "realtime statistics",
         "collecting.statistics",
         "count by domain what was shared and fetched in an hour, and in hours of late segments",
         (
-            _option("--hour", "in UTC, such as 2026-11-28T07; default: the last one", type=_hour, metavar="HOUR"),
-            _option("--page", "count nothing; write a page with plots of a date to this file", metavar="FILE"),
-            _option("--date", "of the page, such as 2026-11-28; default: the newest", type=_date, metavar="DATE"),
+            _option(
+                "--hour",
+                "in UTC, such as 2026-11-28T07; default: the last one",
+                type=_hour,
+                metavar="HOUR",
+            ),
+            _option(
+                "--page",
+                "count nothing; write a page with plots of a date to this file",
+                metavar="FILE",
+            ),
+            _option(
+                "--date",
+                "of the page, such as 2026-11-28; default: the newest",
+                type=_date,
+                metavar="DATE",
+            ),
             _JSON,
         ),
     ),
-    ("realtime fill", "collecting.fill", "make a lost table of the real-time service again, from segments", (_JSON,)),
-    ("captures update", "indexing.update_places", "take in segments, so that look-ups of a URL are fast", (_JSON,)),
+    (
+        "realtime fill",
+        "collecting.fill",
+        "make a lost table of the real-time service again, from segments",
+        (_JSON,),
+    ),
+    (
+        "captures update",
+        "indexing.update_places",
+        "take in segments, so that look-ups of a URL are fast",
+        (_JSON,),
+    ),
     (
         "index update",
         "indexing.update",
         "make the version of the index that has the pages which are there now",
-        (_flag("--purge", "make all anew, and delete older versions: no words of deleted pages are left"), _JSON),
+        (
+            _flag(
+                "--purge",
+                "make all anew, and delete older versions: no words of deleted pages are left",
+            ),
+            _JSON,
+        ),
     ),
-    ("index push", "indexing.push", "bring OpenSearch (push.url) to the newest index: all pages, or changes", (_JSON,)),
-    ("index check", "indexing.check", "compare all files of the index with their digests; 1 if one differs", (_JSON,)),
-    ("index stats", "indexing.stats", "what the newest index has, and what it leaves out", (_JSON,)),
+    (
+        "index push",
+        "indexing.push",
+        "bring OpenSearch (push.url) to the newest index: all pages, or changes",
+        (_JSON,),
+    ),
+    (
+        "index check",
+        "indexing.check",
+        "compare all files of the index with their digests; 1 if one differs",
+        (_JSON,),
+    ),
+    (
+        "index stats",
+        "indexing.stats",
+        "what the newest index has, and what it leaves out",
+        (_JSON,),
+    ),
     (
         "index cdxj",
         "segments.index_cdxj",
@@ -490,14 +670,23 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         "make WET files of the texts of pages, or find them",
         (_LABEL, _FOLDERS, _JSON),
     ),
-    ("nodes list", "nodes.list_nodes", "each node's share of hosts, queue, and what it had settled last", (_JSON,)),
+    (
+        "nodes list",
+        "nodes.list_nodes",
+        "each node's share of hosts, queue, and what it had settled last",
+        (_JSON,),
+    ),
     (
         "nodes retire",
         "nodes.retire",
         "hand the queue of a node that left the config to those that are left; all others have settled",
         (
             _NODE,
-            _option("--dir", "a copy of the node's directory; default: its place here", metavar="DIRECTORY"),
+            _option(
+                "--dir",
+                "a copy of the node's directory; default: its place here",
+                metavar="DIRECTORY",
+            ),
             _flag("--lost", "its disk is gone: find what it was sent, on the DFS"),
             _DRY_RUN,
             _YES,
@@ -520,7 +709,10 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         "repairing.sweep",
         "delete what killed attempts left on the store, and no attempt owns",
         (
-            _flag("--damaged", "also damaged segments, seeds and lists that were put aside, where whole ones are"),
+            _flag(
+                "--damaged",
+                "also damaged segments, seeds and lists that were put aside, where whole ones are",
+            ),
             _DRY_RUN,
             _JSON,
         ),
@@ -531,7 +723,9 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         "check queues, folders, segments, key tables and exports, or repair them",
         (
             _flag("--repair", "repair what needs no choice; nothing is deleted"),
-            _option("--only", "repair only this; what it is made from has to be whole", choices=PARTS),
+            _option(
+                "--only", "repair only this; what it is made from has to be whole", choices=PARTS
+            ),
             _flag("--fast", "sizes, counts and structure only; else every byte is read"),
             _option(
                 "--node",
@@ -549,7 +743,12 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         "iterations, outcomes, what runs, queues, keys, outputs",
         (
             _flag("--watch", "again every 2 s: rate, ETA, bytes, hosts"),
-            _option("--last", "only the last N iterations; default: 10, with --json all", type=_count, metavar="N"),
+            _option(
+                "--last",
+                "only the last N iterations; default: 10, with --json all",
+                type=_count,
+                metavar="N",
+            ),
             _JSON,
         ),
     ),
@@ -570,7 +769,9 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         "searching.search",
         "pages of the index that answer a query",
         (
-            _option("query", "words, and the operators of docs/search.md", nargs="+", metavar="QUERY"),
+            _option(
+                "query", "words, and the operators of docs/search.md", nargs="+", metavar="QUERY"
+            ),
             _option("--page", "which ten results (default 1)", type=_count, default=1, metavar="N"),
             _flag("--broader", "add words of the best pages to the query"),
             _flag("--explain", "say what each score is made of"),
@@ -578,16 +779,42 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
             _JSON,
         ),
     ),
-    ("serve search", "serving.search", "show the search page to browsers, until Ctrl-C; no login (search.listen)", ()),
-    ("serve realtime", "serving.realtime", "fetch URLs as services submit them, until Ctrl-C (realtime.listen)", ()),
+    (
+        "serve search",
+        "serving.search",
+        "show the search page to browsers, until Ctrl-C; no login (search.listen)",
+        (),
+    ),
+    (
+        "serve realtime",
+        "serving.realtime",
+        "fetch URLs as services submit them, until Ctrl-C (realtime.listen)",
+        (),
+    ),
     (
         "realtime fetcher",
         "remote.fetcher",
         "fetch for a service on another machine, until Ctrl-C; needs no config (docs/realtime-cluster.md)",
         (
-            _option("--listen", "where schedulers connect to", required=True, type=_address, metavar="HOST:PORT"),
-            _option("--name", "the name of this fetcher in realtime.fetchers", required=True, metavar="NAME"),
-            _option("--directory", "for fetched pages, and what is known of hosts", required=True, metavar="DIR"),
+            _option(
+                "--listen",
+                "where schedulers connect to",
+                required=True,
+                type=_address,
+                metavar="HOST:PORT",
+            ),
+            _option(
+                "--name",
+                "the name of this fetcher in realtime.fetchers",
+                required=True,
+                metavar="NAME",
+            ),
+            _option(
+                "--directory",
+                "for fetched pages, and what is known of hosts",
+                required=True,
+                metavar="DIR",
+            ),
             _option("--certificates", "with ca.pem and NAME.pem", required=True, metavar="DIR"),
         ),
     ),
@@ -604,7 +831,9 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         (
             _option("domain", "the domain, with all names below it", nargs="?", metavar="DOMAIN"),
             _option("--delay-s", "seconds between two requests to a host", type=float, metavar="S"),
-            _option("--connections", "at once, to a host without a delay", type=_count, metavar="N"),
+            _option(
+                "--connections", "at once, to a host without a delay", type=_count, metavar="N"
+            ),
             _flag("--block", "ask the hosts for nothing"),
             _flag("--remove", "go by the config again"),
             _JSON,
@@ -615,7 +844,9 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         "realtime.tokens",
         "list the tokens of the real-time service, add one, or remove one",
         (
-            _option("--add", "add a token, and print the token, which is shown once", metavar="NAME"),
+            _option(
+                "--add", "add a token, and print the token, which is shown once", metavar="NAME"
+            ),
             _option(
                 "--rights",
                 "of the new token (default: submit read)",
@@ -624,7 +855,10 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
                 default=("submit", "read"),
             ),
             _option(
-                "--urls-per-s", "submissions of the new token; default: realtime.urls_per_s", type=float, metavar="N"
+                "--urls-per-s",
+                "submissions of the new token; default: realtime.urls_per_s",
+                type=float,
+                metavar="N",
             ),
             _option("--remove", "remove a token", metavar="NAME"),
             _JSON,
@@ -634,9 +868,20 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         "why",
         "asking.why",
         "why a URL was crawled, waits, or is not crawled",
-        (_URL, _flag("--all-links", "search the links of all iterations, with a table of captures too"), _JSON),
+        (
+            _URL,
+            _flag(
+                "--all-links", "search the links of all iterations, with a table of captures too"
+            ),
+            _JSON,
+        ),
     ),
-    ("check", "asking.check", "scope, rules and robots.txt of a URL, and a test fetch of it", (_URL, _JSON)),
+    (
+        "check",
+        "asking.check",
+        "scope, rules and robots.txt of a URL, and a test fetch of it",
+        (_URL, _JSON),
+    ),
     (
         "shell",
         "shell.shell",
@@ -658,7 +903,12 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
             _EXPORT,
         ),
     ),
-    ("graph link", "crawling.link", "turn links into arcs between the pages of an export", (_EXPORT,)),
+    (
+        "graph link",
+        "crawling.link",
+        "turn links into arcs between the pages of an export",
+        (_EXPORT,),
+    ),
     ("graph finalize", "crawling.finalize", "write the web graph of an export", (_EXPORT,)),
     (
         "graph export",
@@ -676,7 +926,9 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
                 choices=("tsv", "graphml", "npz", "commoncrawl", "bv"),
                 default="tsv",
             ),
-            _option("--graph", "default: pages", choices=("pages", "hosts", "domains"), default="pages"),
+            _option(
+                "--graph", "default: pages", choices=("pages", "hosts", "domains"), default="pages"
+            ),
             _option(
                 "--of",
                 "default: export; links: all ends of links, crawled or not (of commoncrawl and bv)",
@@ -692,7 +944,9 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         "crawling.rank",
         "rank pages by the links between them (PageRank), or hosts, or domains",
         (
-            _option("--graph", "default: pages", choices=("pages", "hosts", "domains"), default="pages"),
+            _option(
+                "--graph", "default: pages", choices=("pages", "hosts", "domains"), default="pages"
+            ),
             _EXPORT,
             _JSON,
         ),
@@ -704,7 +958,12 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         "make ranks the scores of the CrawlDb: those of `scores.of`, or of an export's pages",
         (_EXPORT, _JSON),
     ),
-    ("config", "looking.config", "check the config, this machine and the servers; print what is in force", ()),
+    (
+        "config",
+        "looking.config",
+        "check the config, this machine and the servers; print what is in force",
+        (),
+    ),
 )
 """Each command: its words, the function that carries it out, what it does, its options."""
 
@@ -748,9 +1007,13 @@ def build_parser(first: str = "") -> argparse.ArgumentParser:
             continue
         group, _, name = words.rpartition(" ")
         if group not in below:
-            made = below[""].add_parser(group, help=_GROUPS[group], description=f"{_GROUPS[group].capitalize()}.")
+            made = below[""].add_parser(
+                group, help=_GROUPS[group], description=f"{_GROUPS[group].capitalize()}."
+            )
             below[group] = made.add_subparsers(metavar="ACTION", required=True)
-        command = below[group].add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+        command = below[group].add_parser(
+            name, help=text, description=f"{text[0].upper()}{text[1:]}."
+        )
         command.set_defaults(run=_late(function), names_config=words in _DELETING)
         for option, settings in options:
             command.add_argument(option, **settings)

@@ -49,10 +49,14 @@ def get(arguments: argparse.Namespace) -> int:
         raise InputError(f"{path}: is there already; choose another name, or delete it")
     found, members = [], bytearray()
     with tool_stores(arguments) as stores:
-        for capture in captures_of(stores, arguments.url, require_segments(stores, arguments.segment)):
+        for capture in captures_of(
+            stores, arguments.url, require_segments(stores, arguments.segment)
+        ):
             members += b"".join(one.raw for one in capture.records)
             heads = [one.record.headers for one in capture.records]
-            found.append({"segment": capture.segment, "row": plain_row(capture.row), "records": heads})
+            found.append(
+                {"segment": capture.segment, "row": plain_row(capture.row), "records": heads}
+            )
     if path is not None and found:
         with os_errors(path, "cannot be written"):
             path.write_bytes(members)

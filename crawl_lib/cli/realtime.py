@@ -24,7 +24,10 @@ def tokens(arguments: argparse.Namespace) -> int:
         file.remove(arguments.remove)
         say(f"token {arguments.remove} is removed")
         return 0
-    found = [{"name": one.name, "rights": list(one.rights), "urls_per_s": one.urls_per_s} for one in file.all()]
+    found = [
+        {"name": one.name, "rights": list(one.rights), "urls_per_s": one.urls_per_s}
+        for one in file.all()
+    ]
     if arguments.json:
         print_json(found)
     else:
@@ -35,7 +38,11 @@ def tokens(arguments: argparse.Namespace) -> int:
 
 def rate(arguments: argparse.Namespace) -> int:
     """Set the rate of a domain, and list all rates. Raises ConfigError, InputError, KeyStoreError."""
-    given = {"delay_s": arguments.delay_s, "connections": arguments.connections, "is_blocked": arguments.block or None}
+    given = {
+        "delay_s": arguments.delay_s,
+        "connections": arguments.connections,
+        "is_blocked": arguments.block or None,
+    }
     set_now = {name: value for name, value in given.items() if value is not None}
     if (set_now or arguments.remove) and not arguments.domain:
         raise ConfigError("name the domain whose rate is set")
@@ -43,15 +50,27 @@ def rate(arguments: argparse.Namespace) -> int:
         raise ConfigError("give --remove alone")
     with tool_stores(arguments) as stores:
         realtime_of(stores.config)
-        wanted = rate_of({"domain": arguments.domain, **set_now}) if set_now or arguments.remove else None
+        wanted = (
+            rate_of({"domain": arguments.domain, **set_now})
+            if set_now or arguments.remove
+            else None
+        )
         rates = change_rate(stores, wanted)
     found = [
-        {"domain": one.domain, "delay_s": one.delay_s, "connections": one.connections, "blocked": one.is_blocked}
+        {
+            "domain": one.domain,
+            "delay_s": one.delay_s,
+            "connections": one.connections,
+            "blocked": one.is_blocked,
+        }
         for one in rates
     ]
     if arguments.json:
         print_json(found)
     else:
-        rows = [(one["domain"], one["delay_s"], one["connections"], "yes" if one["blocked"] else "") for one in found]
+        rows = [
+            (one["domain"], one["delay_s"], one["connections"], "yes" if one["blocked"] else "")
+            for one in found
+        ]
         console().print(grid(("domain", "delay_s", "connections", "blocked"), rows))
     return 0

@@ -36,10 +36,17 @@ def certificates(arguments: argparse.Namespace) -> int:
     config = realtime_of(load_config(arguments.config))
     made = make_certificates(Path(config.certificates), [one.name for one in config.fetchers])
     if arguments.json:
-        print_json([{"file": str(one.path), "until": one.until.isoformat(), "new": one.is_new} for one in made])
+        print_json(
+            [
+                {"file": str(one.path), "until": one.until.isoformat(), "new": one.is_new}
+                for one in made
+            ]
+        )
         return 0
     for one in made:
-        say(f"{one.path}: {'made now' if one.is_new else 'unchanged'}, valid until {one.until:%Y-%m-%d}")
+        say(
+            f"{one.path}: {'made now' if one.is_new else 'unchanged'}, valid until {one.until:%Y-%m-%d}"
+        )
     if any(one.is_new for one in made[1:]):
         say("copy ca.pem and its own file to each fetcher; nothing has to be restarted")
     return 0

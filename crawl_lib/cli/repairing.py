@@ -20,14 +20,18 @@ def fsck(arguments: argparse.Namespace) -> int:
     `--node` with it.
     """
     if arguments.node and arguments.repair:
-        raise ConfigError("--node is for a check: --repair repairs the queues of all nodes that are on this machine")
+        raise ConfigError(
+            "--node is for a check: --repair repairs the queues of all nodes that are on this machine"
+        )
     if arguments.only and not arguments.repair:
         raise ConfigError("--only is for --repair: a check looks at everything")
     full, dry_run = not arguments.fast, arguments.dry_run
     with tool_stores(arguments) as stores:
         if arguments.repair:
             tell = (lambda line: None) if arguments.json else say
-            report = repair.repair_crawl(stores, only=arguments.only, full=full, dry_run=dry_run, say=tell)
+            report = repair.repair_crawl(
+                stores, only=arguments.only, full=full, dry_run=dry_run, say=tell
+            )
             if arguments.only is None:
                 _repair_live(stores, report, tell, dry_run=dry_run)
         else:
@@ -39,7 +43,9 @@ def fsck(arguments: argparse.Namespace) -> int:
     return 0 if report.clean else 1
 
 
-def _repair_live(stores: Stores, report: FsckReport, tell: Callable[[str], None], *, dry_run: bool) -> None:
+def _repair_live(
+    stores: Stores, report: FsckReport, tell: Callable[[str], None], *, dry_run: bool
+) -> None:
     def did(line: str) -> None:
         report.done.append(line)
         tell(f"would: {line}" if dry_run else line)
@@ -75,7 +81,9 @@ def restart(arguments: argparse.Namespace) -> int:
     """Begin an empty queue for a node that lost its disk."""
     with tool_stores(arguments, make=not arguments.dry_run) as stores:
         node = one_node(arguments.node, stores.config)
-        report = repair.restart_node(stores, node, dry_run=arguments.dry_run, on_wait=waiting(arguments))
+        report = repair.restart_node(
+            stores, node, dry_run=arguments.dry_run, on_wait=waiting(arguments)
+        )
     lines = [*report.done, *([f"next: {LostUrls.advice(report.lost)}"] if report.lost else [])]
     print_result(arguments, lines, lambda: say("\n".join(lines)))
     return 0

@@ -30,7 +30,9 @@ def search(arguments: argparse.Namespace) -> int:
         reader = IndexReader(IndexVersions(stores), background=None)
         if arguments.all:
             return _print_all(every_page(reader.current(), query, sites), is_json=arguments.json)
-        wanted = SearchOptions(arguments.page, is_broader=arguments.broader, is_explained=arguments.explain)
+        wanted = SearchOptions(
+            arguments.page, is_broader=arguments.broader, is_explained=arguments.explain
+        )
         found = reader.ask(lambda index: answer(index, query, sites, wanted))
     print_result(arguments, as_json(found), partial(_show, found))
     return 0 if found.results else 1

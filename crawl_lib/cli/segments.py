@@ -10,7 +10,15 @@ from itertools import islice
 from pathlib import Path
 
 from crawl_lib import curate
-from crawl_lib.cli.common import ResultTable, looked_first, print_counts, print_result, say, tool_stores, waiting
+from crawl_lib.cli.common import (
+    ResultTable,
+    looked_first,
+    print_counts,
+    print_result,
+    say,
+    tool_stores,
+    waiting,
+)
 from crawl_lib.curate import (
     CompactReport,
     DropReport,
@@ -45,16 +53,27 @@ def forget(arguments: argparse.Namespace) -> int:
     with tool_stores(arguments) as stores:
         pages = _pages(arguments.what, older_than_s, stores.config.urls.max_length_chars)
         if pages.urls and older_than_s is not None:
-            raise ConfigError("--older-than is for all pages, or those of a host; a URL is forgotten whatever its age")
-        named = ", ".join(arguments.what[:3]) + (", ..." if len(arguments.what) > 3 else "") or "all hosts"
-        lost = f"pages of {named} become new: they are fetched again once they are found or injected"
+            raise ConfigError(
+                "--older-than is for all pages, or those of a host; a URL is forgotten whatever its age"
+            )
+        named = (
+            ", ".join(arguments.what[:3]) + (", ..." if len(arguments.what) > 3 else "")
+            or "all hosts"
+        )
+        lost = (
+            f"pages of {named} become new: they are fetched again once they are found or injected"
+        )
 
         def act(dry_run: bool) -> ForgetReport:
             rows = forget_rows(stores, pages.urls, pages.hosts, pages.older_than_s, dry_run=dry_run)
             if rows is not None:
                 known = rows.deleted + rows.waiting
                 return ForgetReport(
-                    dry_run, known + rows.unknown, rows.deleted, waiting=rows.waiting, rows=rows.deleted
+                    dry_run,
+                    known + rows.unknown,
+                    rows.deleted,
+                    waiting=rows.waiting,
+                    rows=rows.deleted,
                 )
             with stores.key_servers() as store:
                 store.require_ring(write=not dry_run)
@@ -69,7 +88,9 @@ def forget(arguments: argparse.Namespace) -> int:
     limits = (urls.max_pages_per_host, urls.max_pages_per_domain, urls.max_hosts_per_domain)
     limited = any(limit is not None for limit in limits)
     asked = bool(report.asked or older_than_s is not None)
-    print_result(arguments, report, partial(_show_forgotten, report, waiting, asked=asked, limited=limited))
+    print_result(
+        arguments, report, partial(_show_forgotten, report, waiting, asked=asked, limited=limited)
+    )
     return 0
 
 
@@ -89,7 +110,9 @@ def _pages(what: list[str], older_than_s: float | None, longest: int) -> Forgott
     return ForgottenPages(urls, hosts, older_than_s)
 
 
-def _show_forgotten(report: ForgetReport, waiting: Mapping[str, float], *, asked: bool, limited: bool) -> None:
+def _show_forgotten(
+    report: ForgetReport, waiting: Mapping[str, float], *, asked: bool, limited: bool
+) -> None:
     if asked:
         unknown = report.asked - report.forgotten - report.waiting
         would = "would forget" if report.dry_run else "forgot"
@@ -105,15 +128,21 @@ def _show_forgotten(report: ForgetReport, waiting: Mapping[str, float], *, asked
         say(f"carried out {report.finished} earlier commands that were killed")
     for node, count in report.not_lowered.items() if limited else ():
         where = (
-            f"of node {node}, which is not on this machine," if node else "(local routing) of the nodes that have them"
+            f"of node {node}, which is not on this machine,"
+            if node
+            else "(local routing) of the nodes that have them"
         )
-        say(f"the counts {where} still have {count} of these URLs: limits of hosts and domains (urls) may reject them")
+        say(
+            f"the counts {where} still have {count} of these URLs: limits of hosts and domains (urls) may reject them"
+        )
 
 
 def _show_rows(report: ForgetReport | DropReport) -> None:
     if report.rows:
         rows = "1 row" if report.rows == 1 else f"{report.rows:,} rows"
-        say(f"{'would delete' if report.dry_run else 'deleted'} {rows} of krakepages, the real-time service's table")
+        say(
+            f"{'would delete' if report.dry_run else 'deleted'} {rows} of krakepages, the real-time service's table"
+        )
 
 
 def retry(arguments: argparse.Namespace) -> int:
@@ -129,12 +158,16 @@ def retry(arguments: argparse.Namespace) -> int:
         if host is not None and not found.hosts:
             raise InputError(f"{host}: is a URL, and --host takes a host, such as example.org")
         if url is not None and not found.urls:
-            raise InputError(f"{url}: is no URL, which begins with http:// or https://; a host goes behind --host")
+            raise InputError(
+                f"{url}: is no URL, which begins with http:// or https://; a host goes behind --host"
+            )
         named = {"host": next(iter(found.hosts), None), "url": next(iter(found.urls), None)}
         failures = Failures(arguments.outcome, **named, waits=arguments.now)
         if arguments.now:
             ignores = arguments.ignore_retry_after
-            made_due = curate.retry_now(stores, failures, ignore_retry_after=ignores, dry_run=arguments.dry_run)
+            made_due = curate.retry_now(
+                stores, failures, ignore_retry_after=ignores, dry_run=arguments.dry_run
+            )
             print_result(arguments, made_due, partial(_show_due, made_due))
             return 0
         report = curate.retry(stores, failures, dry_run=arguments.dry_run)
@@ -149,7 +182,9 @@ def _require_right(arguments: argparse.Namespace) -> None:
     if not arguments.now and (arguments.url is not None or arguments.ignore_retry_after):
         raise ConfigError("a URL and --ignore-retry-after go with --now, which ends the waiting")
     if not arguments.now and arguments.outcome is None:
-        raise ConfigError("--outcome says which failures are listed; --now has what waits fetched at once")
+        raise ConfigError(
+            "--outcome says which failures are listed; --now has what waits fetched at once"
+        )
     if arguments.url is not None and (arguments.host is not None or arguments.outcome is not None):
         raise ConfigError("--now takes a URL, or --host and --outcome, not both")
 
@@ -164,13 +199,17 @@ def _show_due(report: RetryNowReport) -> None:
     if report.waiting or report.hosts:
         say(f"that {is_due} over with the next take")
     if report.listed:
-        say(f"{'would list' if report.dry_run else 'listed'} {report.listed:,} pages that wait in the CrawlDb")
+        say(
+            f"{'would list' if report.dry_run else 'listed'} {report.listed:,} pages that wait in the CrawlDb"
+        )
     if report.elsewhere:
         say(
             f"the queues of {', '.join(report.elsewhere)} are not on this machine: what waits there is not counted here"
         )
     for host, until in islice(sorted(report.asked.items()), _SHOWN):
-        say(f"{host} asked to be left alone until {_utc(until)} (Retry-After): --ignore-retry-after asks it anyway")
+        say(
+            f"{host} asked to be left alone until {_utc(until)} (Retry-After): --ignore-retry-after asks it anyway"
+        )
     if len(report.asked) > _SHOWN:
         say(f"and {len(report.asked) - _SHOWN:,} more hosts asked so")
     is_some = report.waiting or report.hosts or report.listed or report.elsewhere
@@ -186,9 +225,13 @@ def _show_retried(report: RetryReport, failures: Failures, waits: RetryNowReport
     if not report.failed:
         say(f"nothing to do: no page{of_host} ended as {failures.outcome}")
     else:
-        say(f"{would} {report.listed:,} of {report.failed:,} pages{of_host} that ended as {failures.outcome}")
+        say(
+            f"{would} {report.listed:,} of {report.failed:,} pages{of_host} that ended as {failures.outcome}"
+        )
     if waits.waiting and waits.until is not None:
-        which = f"--outcome {failures.outcome}" + (f" --host {failures.host}" if failures.host else "")
+        which = f"--outcome {failures.outcome}" + (
+            f" --host {failures.host}" if failures.host else ""
+        )
         say(f"{waits.waiting:,} URLs that ended so wait, {at_once(waits.until, which)}")
     if report.waiting:
         say(f"{report.waiting:,} of them wait: an earlier list has them")
@@ -196,7 +239,9 @@ def _show_retried(report: RetryReport, failures: Failures, waits: RetryNowReport
         say(f"list {report.path}")
         say("next: krake crawl, which fetches them")
     for name in report.deleted:
-        say(f"{'would delete' if report.dry_run else 'deleted'} list {name}: all its pages were fetched")
+        say(
+            f"{'would delete' if report.dry_run else 'deleted'} list {name}: all its pages were fetched"
+        )
 
 
 def _utc(seconds: float) -> str:
@@ -214,7 +259,9 @@ def drop(arguments: argparse.Namespace) -> int:
             if not arguments.dry_run:
                 finish_all_swaps(stores)  # else the look would miss segments that lie aside
             # First the rows: where a key server is away, nothing is done.
-            rows = drop_rows(stores, [page_key(stores, page) for page in arguments.page], dry_run=dry_run)
+            rows = drop_rows(
+                stores, [page_key(stores, page) for page in arguments.page], dry_run=dry_run
+            )
             report = curate.drop_pages(stores, arguments.page, dry_run=dry_run)
             report.rows = rows
             return report
@@ -241,7 +288,9 @@ def _show_dropped(report: DropReport) -> None:
     for page in report.unknown:
         say(f"not found: {page} is in no segment")
     if report.rows and report.unknown:
-        say("next: krake realtime collect, then the same command again: a fetch may wait for its segment")
+        say(
+            "next: krake realtime collect, then the same command again: a fetch may wait for its segment"
+        )
     for place in report.places:
         say(f"still in: {place.path}: {place.until}")
     if report.dropped:
@@ -258,8 +307,13 @@ def _node_locked(
     directory = stores.node_dir(node)
     if node not in stores.config.servers or not directory.is_dir():
         return nullcontext()
-    timeout_s, what = 0.0 if dry_run else stores.config.queue.lock_timeout_s, "krake segment compact"
-    return NodeLock(directory, node, timeout_s, what=what, on_wait=waiting(arguments), leaves_trace=not dry_run)
+    timeout_s, what = (
+        0.0 if dry_run else stores.config.queue.lock_timeout_s,
+        "krake segment compact",
+    )
+    return NodeLock(
+        directory, node, timeout_s, what=what, on_wait=waiting(arguments), leaves_trace=not dry_run
+    )
 
 
 def compact(arguments: argparse.Namespace) -> int:
@@ -286,7 +340,11 @@ def _compacted(arguments: argparse.Namespace, dry_run: bool) -> list[CompactRepo
 
 
 def _has_dropped(reports: list[CompactReport]) -> str:
-    return "the records of dropped pages are deleted for good" if any(report.pages for report in reports) else ""
+    return (
+        "the records of dropped pages are deleted for good"
+        if any(report.pages for report in reports)
+        else ""
+    )
 
 
 def _show_compacted(reports: list[CompactReport]) -> None:
@@ -328,7 +386,9 @@ def _import_text(file: FileReport) -> str:
     counts = {name: getattr(file, name) for name in ("robots", "waiting", "known", "repeated")}
     parts = [f"{file.pages:,} pages of {file.records:,} records", _counted(counts)]
     parts += [
-        f"{word} {_counted(found)}" for word, found in (("skipped", file.skipped), ("rejected", file.rejected)) if found
+        f"{word} {_counted(found)}"
+        for word, found in (("skipped", file.skipped), ("rejected", file.rejected))
+        if found
     ]
     return f"{file.state}: {'; '.join(part for part in parts if part)}"
 

@@ -18,7 +18,9 @@ def search(arguments: argparse.Namespace) -> int:
     """
     for name in ("jinja2", "starlette", "uvicorn"):
         if find_spec(name) is None:
-            raise SetupError(f"the search page needs the package {name}: install Krake with its extra `search`")
+            raise SetupError(
+                f"the search page needs the package {name}: install Krake with its extra `search`"
+            )
     from crawl_lib.serve import serve_search  # noqa: PLC0415 - an extra, for this command alone
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
@@ -41,7 +43,9 @@ def realtime(arguments: argparse.Namespace) -> int:
     """
     for name in ("httptools", "msgspec", "starlette", "uvicorn"):
         if find_spec(name) is None:
-            raise SetupError(f"the real-time service needs the package {name}: install Krake with its extra `realtime`")
+            raise SetupError(
+                f"the real-time service needs the package {name}: install Krake with its extra `realtime`"
+            )
     from crawl_lib.realtime import fetcher_of, serve_realtime  # noqa: PLC0415 - an extra, for this command alone
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")

@@ -35,8 +35,16 @@ def shell(arguments: argparse.Namespace) -> int:
 
 def _said(visit: CheckedFetch) -> str:
     fetch, followed = visit.verdicts["fetch"], sum(link.followed for link in visit.links)
-    status = f" {fetch['status']}" if fetch["status"] else f" ({fetch['error']})" if fetch["error"] else ""
-    links = f", {len(visit.links):,} links, of which {followed:,} are followed" if visit.page else ""
+    status = (
+        f" {fetch['status']}"
+        if fetch["status"]
+        else f" ({fetch['error']})"
+        if fetch["error"]
+        else ""
+    )
+    links = (
+        f", {len(visit.links):,} links, of which {followed:,} are followed" if visit.page else ""
+    )
     return f"{visit.fetched.url}: {fetch['outcome']}{status}, {len(visit.content):,} bytes{links}"
 
 

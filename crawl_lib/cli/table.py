@@ -9,7 +9,15 @@ from functools import partial
 from typing import Any
 
 from crawl_lib import crawldb, stages
-from crawl_lib.ask import best_rows, crawldb_stats, dump_crawldb, dump_hosts, explain_listing, row_of_url, says_listing
+from crawl_lib.ask import (
+    best_rows,
+    crawldb_stats,
+    dump_crawldb,
+    dump_hosts,
+    explain_listing,
+    row_of_url,
+    says_listing,
+)
 from crawl_lib.cli.common import print_counts, print_result, say, stage_stores, tool_stores
 from crawl_lib.config import FIFO
 from crawl_lib.crawldb import counts_of, filter_crawldb, init_crawldb, rebuild
@@ -49,7 +57,9 @@ def _show_best(found: list[dict[str, Any]]) -> None:
 
 def _show_rows(found: list[dict[str, Any]]) -> None:
     for row in found:
-        print_counts(row["url"], {name: str(value) for name, value in row.items() if value is not None})
+        print_counts(
+            row["url"], {name: str(value) for name, value in row.items() if value is not None}
+        )
     if not found:
         say("the CrawlDb does not have it; `krake why` says what else is known of a URL")
 
@@ -73,8 +83,15 @@ def explain(arguments: argparse.Namespace) -> int:
     """Explain why the newest list has a URL or not."""
     with tool_stores(arguments) as stores:
         found = explain_listing(stores, arguments.url)
-    facts = {name: str(value) for part in ("row", "list") for name, value in (found[part] or {}).items() if value}
-    print_result(arguments, found, partial(print_counts, f"{found['url']} {says_listing(found)}", facts))
+    facts = {
+        name: str(value)
+        for part in ("row", "list")
+        for name, value in (found[part] or {}).items()
+        if value
+    }
+    print_result(
+        arguments, found, partial(print_counts, f"{found['url']} {says_listing(found)}", facts)
+    )
     return 0
 
 
@@ -111,7 +128,9 @@ def filter_rows(arguments: argparse.Namespace) -> int:
     return _grow(arguments, filter_crawldb)
 
 
-def _grow(arguments: argparse.Namespace, make: Callable[..., Version], *, is_first: bool = False) -> int:
+def _grow(
+    arguments: argparse.Namespace, make: Callable[..., Version], *, is_first: bool = False
+) -> int:
     """Make a version, and show its sums.
 
     A crawl that was begun with fifo needs `init` first.

@@ -46,7 +46,9 @@ def grid(names: Sequence[str], rows: Sequence[Sequence[object]], title: str | No
 
     `names`: of the columns. `rows`: the cells of each row.
     """
-    narrow: dict[str, Any] = {"box": None, "pad_edge": False} if console().width < WIDE_CHARS else {}
+    narrow: dict[str, Any] = (
+        {"box": None, "pad_edge": False} if console().width < WIDE_CHARS else {}
+    )
     table = Table(title=title, title_justify="left", min_width=len(title or ""), **narrow)
     cells = [[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row] for row in rows]
     for number, name in enumerate(names):
@@ -70,7 +72,9 @@ class ResultRows:
         for name, width in self._columns.items():
             is_number = isinstance(counts.get(name), int)
             justify: Any = "right" if is_number else "left"
-            table.add_column(name, min_width=width, no_wrap=is_number, overflow="fold", justify=justify)
+            table.add_column(
+                name, min_width=width, no_wrap=is_number, overflow="fold", justify=justify
+            )
         is_wide = console().width >= WIDE_CHARS
         if is_wide:
             table.add_column("", overflow="fold")
@@ -81,7 +85,9 @@ class ResultRows:
             if value and name not in shown and not (isinstance(value, str) and value in shown)
         ]
         others = [printable("; ".join(rest))]
-        table.add_row(*(cell_of(known.get(name, "")) for name in self._columns), *(others if is_wide else []))
+        table.add_row(
+            *(cell_of(known.get(name, "")) for name in self._columns), *(others if is_wide else [])
+        )
         console().print(table)
         if others[0] and not is_wide:
             console().print(Padding(Text(others[0]), (0, 0, 0, 4)))
@@ -90,7 +96,9 @@ class ResultRows:
 
 def _said(name: str, value: object) -> str:
     if isinstance(value, Mapping):
-        return f"{name}: {', '.join(f'{inner} {cell_of(number)}' for inner, number in value.items())}"
+        return (
+            f"{name}: {', '.join(f'{inner} {cell_of(number)}' for inner, number in value.items())}"
+        )
     return f"{name} {cell_of(value)}"
 
 

@@ -36,16 +36,31 @@ SUBSETS = ("warc", "crawldiagnostics", "robotstxt")
 WARC_ENDING, WET_ENDING = r"\.warc\.gz$", ".warc.wet.gz"
 """The endings of the names of WARC files, as a pattern, and of WET files."""
 PLACES = "places.parquet"
-PLACES_SCHEMA = columns("warc_file text!, warc_offset int64!, wet_offset int32!, wet_length int32!, wet_part int32")
+PLACES_SCHEMA = columns(
+    "warc_file text!, warc_offset int64!, wet_offset int32!, wet_length int32!, wet_part int32"
+)
 """The places of texts in WET files; in order of WARC file and offset. `wet_part`: see `wet_name`; null in older tables,
 where a WARC file has one WET file."""
 PLACES_ROWS = 1 << 16
 BATCH_BYTES = 4 << 20
 """The rows of `pages` that become captures at a time; their captures have about twice as many bytes."""
 _OLD_PLACES = pa.schema([field for field in PLACES_SCHEMA if field.name != "wet_part"])
-_WET_PLACE = pa.schema([PLACES_SCHEMA.field(name) for name in ("wet_offset", "wet_length", "wet_part")])
+_WET_PLACE = pa.schema(
+    [PLACES_SCHEMA.field(name) for name in ("wet_offset", "wet_length", "wet_part")]
+)
 _COLUMNS = (
-    *("key", "url", "host", "time", "outcome", "status", "mime_declared", "mime_detected", "charset", "length"),
+    *(
+        "key",
+        "url",
+        "host",
+        "time",
+        "outcome",
+        "status",
+        "mime_declared",
+        "mime_detected",
+        "charset",
+        "length",
+    ),
     *("redirect_url", "truncated", "warc_file", "warc_offset", "warc_length", "refers_to", "hop"),
 )
 _LINE = r'"digest": "(?:sha1:)?(?P<digest>[^"]*)".*"offset": "(?P<offset>[0-9]+)", "filename": "(?P<file>[^"]*)"\}$'
@@ -119,7 +134,9 @@ class SegmentCaptures:
             is_page = pages_among(batch, self.left_out).to_numpy(zero_copy_only=False)
             kept = batch.filter(pa.array((numbers >= 0) & ~is_dropped & is_page))
             places = places_of(kept["warc_file"], kept["warc_offset"], files)
-            yield self._rows(kept, lines.find(places), languages.find(keys_of(kept["key"])), wet, places)
+            yield self._rows(
+                kept, lines.find(places), languages.find(keys_of(kept["key"])), wet, places
+            )
         if not seen.all():
             yield from self._robots(reader, lines.keys[~seen], files)
 
@@ -132,12 +149,17 @@ class SegmentCaptures:
         places = self._lines(reader, pa.array(reader.warc_files, pa.string())).keys
         return int((places & ((1 << _OFFSET_BITS) - 1)).max(initial=0))
 
-    def _rows(self, kept: pa.RecordBatch, digests: Any, languages: Any, wet: "Lookup | None", places: Ints) -> pa.Table:
+    def _rows(
+        self, kept: pa.RecordBatch, digests: Any, languages: Any, wet: "Lookup | None", places: Ints
+    ) -> pa.Table:
         """Make the captures of some rows of `pages`."""
         is_revisit = pc.is_valid(kept["refers_to"])
-        is_cut = pc.and_(is_revisit, pc.not_equal(kept["outcome"], pa.scalar(str(Outcome.NOT_MODIFIED))))
+        is_cut = pc.and_(
+            is_revisit, pc.not_equal(kept["outcome"], pa.scalar(str(Outcome.NOT_MODIFIED)))
+        )
         has_body = pc.and_(
-            pc.equal(kept["outcome"], pa.scalar(str(Outcome.OK))), pc.greater(kept["length"], pa.scalar(0))
+            pc.equal(kept["outcome"], pa.scalar(str(Outcome.OK))),
+            pc.greater(kept["length"], pa.scalar(0)),
         )
         is_ok: Any = pc.fill_null(pc.and_(has_body, pc.invert(is_revisit)), pa.scalar(False))
         is_read = pc.and_(is_ok, pc.is_valid(languages))
@@ -177,7 +199,9 @@ class SegmentCaptures:
         if entry is not None and not entry.size_bytes:
             return
         with self.stores.storage.open_read(where) as file, parquet_errors(where):
-            yield from self.stores.until_stopped(pyarrow.csv.open_csv(file, _READ, _ONE_COLUMN, _AS_TEXT))
+            yield from self.stores.until_stopped(
+                pyarrow.csv.open_csv(file, _READ, _ONE_COLUMN, _AS_TEXT)
+            )
 
     def _lines(self, reader: SegmentReader, files: "pa.Array[Any]") -> Lookup:
         """Find the records of all captures, with their digests in Base32."""
@@ -200,7 +224,9 @@ class SegmentCaptures:
         """Read the languages of texts, by the keys of pages."""
         keys, found = [keys_of(pa.array([], pa.binary(20)))], [texts([])]
         path, storage = text_table(self.stores, self.segment), self.stores.storage
-        for batch in self.stores.until_stopped(parquet_batches(storage, path, TEXT_SCHEMA, ["key", "language"], AGAIN)):
+        for batch in self.stores.until_stopped(
+            parquet_batches(storage, path, TEXT_SCHEMA, ["key", "language"], AGAIN)
+        ):
             keys.append(keys_of(batch["key"]))
             found.append(mapped_texts(batch["language"], three_letters))
         return Lookup.of(np.concatenate(keys), pa.concat_arrays(found))
@@ -215,15 +241,22 @@ class SegmentCaptures:
             names = [name for name in PLACES_SCHEMA.names if name in table.names]
             for batch in self.stores.until_stopped(table.batches(PLACES_ROWS, names)):
                 places.append(places_of(batch["warc_file"], batch["warc_offset"], files))
-                parts = batch["wet_part"] if "wet_part" in names else pa.nulls(len(batch), pa.int32())
-                rows.append(pa.table([batch["wet_offset"], batch["wet_length"], parts], schema=_WET_PLACE))
+                parts = (
+                    batch["wet_part"] if "wet_part" in names else pa.nulls(len(batch), pa.int32())
+                )
+                rows.append(
+                    pa.table([batch["wet_offset"], batch["wet_length"], parts], schema=_WET_PLACE)
+                )
         values = pa.concat_tables(rows).to_struct_array().combine_chunks()
         return Lookup.of(np.concatenate(places), values)
 
     def _wet_columns(self, files: Any, wet: Lookup, places: Ints) -> dict[str, Any]:
         found = wet.find(places)
         parts = pc.struct_field(found, "wet_part").to_pylist()
-        names = (wet_name(str(file), part or 0) for file, part in zip(files.to_pylist(), parts, strict=True))
+        names = (
+            wet_name(str(file), part or 0)
+            for file, part in zip(files.to_pylist(), parts, strict=True)
+        )
         paths = texts(f"{self.wet}/{self.segment}/{name}" for name in names)
         return {
             "wet_filename": pc.if_else(pc.is_valid(found), paths, None),
@@ -231,7 +264,9 @@ class SegmentCaptures:
             "wet_record_length": pc.struct_field(found, "wet_length"),
         }
 
-    def _robots(self, reader: SegmentReader, missing: Ints, files: "pa.Array[Any]") -> Iterator[pa.Table]:
+    def _robots(
+        self, reader: SegmentReader, missing: Ints, files: "pa.Array[Any]"
+    ) -> Iterator[pa.Table]:
         """Make the captures of lines without a page.
 
         `missing`: the places of the lines' records.
@@ -239,7 +274,11 @@ class SegmentCaptures:
         wanted = pa.array(missing)
         for batch in self._cdxj(reader):
             parts = pc.extract_regex(batch["line"], _LINE)
-            places = places_of(pc.struct_field(parts, "file"), pc.struct_field(parts, "offset").cast(pa.int64()), files)
+            places = places_of(
+                pc.struct_field(parts, "file"),
+                pc.struct_field(parts, "offset").cast(pa.int64()),
+                files,
+            )
             chosen = batch["line"].filter(pc.is_in(pa.array(places), value_set=wanted))
             if len(chosen):
                 yield self._of_lines([str(line) for line in chosen.to_pylist()])
@@ -249,10 +288,14 @@ class SegmentCaptures:
         parts = [line.split(" ", 2) for line in lines]
         said = [json.loads(text) for _, _, text in parts]
         urls = [str(one["url"]) for one in said]
-        times = [datetime.strptime(stamp, "%Y%m%d%H%M%S").replace(tzinfo=UTC) for _, stamp, _ in parts]
+        times = [
+            datetime.strptime(stamp, "%Y%m%d%H%M%S").replace(tzinfo=UTC) for _, stamp, _ in parts
+        ]
         statuses = [int(one["status"] or 0) for one in said]
         digests = [one["digest"].removeprefix("sha1:") for one in said]
-        offsets, lengths = (pa.array([int(one[name]) for one in said], pa.int64()) for name in ("offset", "length"))
+        offsets, lengths = (
+            pa.array([int(one[name]) for one in said], pa.int64()) for name in ("offset", "length")
+        )
         found: dict[str, Any] = {
             "subset": texts([SUBSETS[2]] * len(said)),
             "host": texts(map(host_of, urls)),
@@ -261,7 +304,9 @@ class SegmentCaptures:
             "fetch_time": pa.array(times, pa.timestamp("ms", "UTC")),
             "fetch_status": pa.array(statuses, pa.int16()),
             "content_digest": texts(digest or None for digest in digests),
-            "content_mime_type": texts(None if one["mime"] == "unk" else one["mime"] for one in said),
+            "content_mime_type": texts(
+                None if one["mime"] == "unk" else one["mime"] for one in said
+            ),
             **self._records(texts(one["filename"] for one in said), offsets, lengths),
         }
         return _captures(found)
@@ -282,11 +327,16 @@ def places_of(files: Any, offsets: Any, known: "pa.Array[Any]") -> Ints:
     The file counts by its place among the segment's.
     """
     numbers = pc.fill_null(pc.index_in(files, value_set=known), -1).to_numpy(zero_copy_only=False)
-    return np.asarray((numbers.astype(np.int64) << _OFFSET_BITS) + offsets.to_numpy(zero_copy_only=False))
+    return np.asarray(
+        (numbers.astype(np.int64) << _OFFSET_BITS) + offsets.to_numpy(zero_copy_only=False)
+    )
 
 
 def _captures(found: dict[str, Any]) -> pa.Table:
     """Make a table of captures; missing columns are null."""
     rows = len(found["url"])
-    arrays = [found[field.name] if field.name in found else pa.nulls(rows, field.type) for field in CAPTURE_SCHEMA]
+    arrays = [
+        found[field.name] if field.name in found else pa.nulls(rows, field.type)
+        for field in CAPTURE_SCHEMA
+    ]
     return pa.Table.from_arrays(arrays, CAPTURE_SCHEMA.names)

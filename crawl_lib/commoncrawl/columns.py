@@ -18,11 +18,25 @@ _HOST_COLUMNS = tuple(
     f"url_host_{name}"
     for name in (
         *_HOST_PARTS,
-        *("registry_suffix", "registered_domain", "private_suffix", "private_domain", "name_reversed"),
+        *(
+            "registry_suffix",
+            "registered_domain",
+            "private_suffix",
+            "private_domain",
+            "name_reversed",
+        ),
     )
 )
 _NEVER_NULL = {
-    *("url_surtkey", "url", "url_host_name", "url_protocol", "url_path", "fetch_time", "fetch_status"),
+    *(
+        "url_surtkey",
+        "url",
+        "url_host_name",
+        "url_protocol",
+        "url_path",
+        "fetch_time",
+        "fetch_status",
+    ),
     *("warc_filename", "warc_record_offset", "warc_record_length", "warc_segment"),
 }
 _COLUMNS: "tuple[tuple[str, pa.DataType], ...]" = (
@@ -51,11 +65,18 @@ _COLUMNS: "tuple[tuple[str, pa.DataType], ...]" = (
     ("wet_record_offset", _INT),
     ("wet_record_length", _INT),
 )
-INDEX_SCHEMA = pa.schema([pa.field(name, kind, nullable=name not in _NEVER_NULL) for name, kind in _COLUMNS])
+INDEX_SCHEMA = pa.schema(
+    [pa.field(name, kind, nullable=name not in _NEVER_NULL) for name, kind in _COLUMNS]
+)
 """The 30 columns of the flat schema in its order, then three of our own."""
 _NOT_OF_URL = [field for field in INDEX_SCHEMA if field.name[:4] != "url_"]
 CAPTURE_SCHEMA = pa.schema(
-    [pa.field("subset", _TEXT), pa.field("host", _TEXT), *_NOT_OF_URL, pa.field("url_surtkey", _TEXT)]
+    [
+        pa.field("subset", _TEXT),
+        pa.field("host", _TEXT),
+        *_NOT_OF_URL,
+        pa.field("url_surtkey", _TEXT),
+    ]
 )
 """What is sorted: of the columns that follow from the URL, only its key and its host."""
 _URL = r"^(?P<protocol>[a-z]+)://(?:\[[^\]]*\]|[^/:?]*)(?::(?P<port>[0-9]+))?(?P<path>[^?]*)(?P<query>\?.*)?$"
@@ -77,7 +98,9 @@ def index_rows(captures: pa.RecordBatch) -> pa.RecordBatch:
     Columns that follow from URL and host are added, once a host.
     """
     hosts = captures.column("host").dictionary_encode()
-    of_hosts = list(zip(*(_host_columns(str(host)) for host in hosts.dictionary.to_pylist()), strict=True))
+    of_hosts = list(
+        zip(*(_host_columns(str(host)) for host in hosts.dictionary.to_pylist()), strict=True)
+    )
     found: dict[str, Any] = {name: captures.column(name) for name in captures.schema.names}
     found["url_host_name"] = captures.column("host")
     for name, values in zip(_HOST_COLUMNS, of_hosts, strict=True):
@@ -90,20 +113,28 @@ def index_rows(captures: pa.RecordBatch) -> pa.RecordBatch:
 def _url_columns(urls: "pa.Array[Any]") -> "dict[str, pa.Array[Any]]":
     """Divide canonical URLs; a missing port or query is null."""
     parts = pc.extract_regex(urls, _URL)
-    protocol, port, path, query = (pc.struct_field(parts, name) for name in ("protocol", "port", "path", "query"))
+    protocol, port, path, query = (
+        pc.struct_field(parts, name) for name in ("protocol", "port", "path", "query")
+    )
     return {
         "url_protocol": protocol,
         "url_port": pc.if_else(pc.equal(port, pa.scalar("")), None, port),
         "url_path": path,
-        "url_query": pc.if_else(pc.equal(query, pa.scalar("")), None, pc.utf8_slice_codeunits(query, 1)),
+        "url_query": pc.if_else(
+            pc.equal(query, pa.scalar("")), None, pc.utf8_slice_codeunits(query, 1)
+        ),
     }
 
 
 def _cast(values: "pa.Array[Any]", kind: "pa.DataType") -> "pa.Array[Any]":
-    return values if values.type == kind else values.cast(kind, safe=not pa.types.is_timestamp(kind))
+    return (
+        values if values.type == kind else values.cast(kind, safe=not pa.types.is_timestamp(kind))
+    )
 
 
-def mapped_texts(values: "pa.Array[Any]", change: Callable[[str | None], str | None]) -> "pa.Array[Any]":
+def mapped_texts(
+    values: "pa.Array[Any]", change: Callable[[str | None], str | None]
+) -> "pa.Array[Any]":
     """Change texts, each different one once."""
     encoded = values.dictionary_encode(null_encoding="encode")
     changed = [change(value) for value in encoded.dictionary.to_pylist()]

@@ -65,7 +65,10 @@ class MadeOnce:
             ) from error
 
     def make(
-        self, segments: Sequence[SegmentInput], options: Mapping[str, Any], fill: Callable[[Files], Said]
+        self,
+        segments: Sequence[SegmentInput],
+        options: Mapping[str, Any],
+        fill: Callable[[Files], Said],
     ) -> tuple[Said, bool]:
         """Fill or find the folder; return `inputs`, and whether found complete.
 
@@ -88,7 +91,12 @@ class MadeOnce:
         storage = self.stores.storage
         try:
             counts = fill(files)
-            said = {"format_version": SEALED_VERSION, **made_of, "counts": counts, "files": files.entries}
+            said = {
+                "format_version": SEALED_VERSION,
+                **made_of,
+                "counts": counts,
+                "files": files.entries,
+            }
             storage.write_bytes(f"{files.folder}/{INPUTS}", sealed_json(said))
             reached("commoncrawl.written")
             storage.rename(files.folder, self.path)
@@ -162,7 +170,9 @@ class FolderOutput(Output):
                 _require_whole(folder, full=full)
             except (DamagedFileError, PathNotFoundError) as error:
                 problem = str(error).removesuffix(f"; {self.again}")
-                findings.add(f"{self.name}_damaged", folder.path, problem, severity=Severity.WARNING)
+                findings.add(
+                    f"{self.name}_damaged", folder.path, problem, severity=Severity.WARNING
+                )
         return findings.list()
 
     def leftovers(self, stores: Stores) -> Iterator[tuple[str, str]]:

@@ -67,7 +67,10 @@ class GraphWriter:
     def _bv(self, side: Side, stem: str) -> None:
         progress = Progress(self.stores, "graph.bv", side.arcs, "arcs")
         with ExitStack() as stack:
-            files = {suffix: stack.enter_context(self.open_file(f"{stem}.{suffix}")) for suffix in BV_SUFFIXES}
+            files = {
+                suffix: stack.enter_context(self.open_file(f"{stem}.{suffix}"))
+                for suffix in BV_SUFFIXES
+            }
             write_bv(files, side.degrees, Neighbours(side.ends()), progress)
         progress.end()
 
@@ -90,7 +93,13 @@ def _gzipped(opened: AbstractContextManager[BinaryIO]) -> Iterator[BinaryIO]:
 
 
 def _head(graph: Graph) -> str:
-    names = ["harmonicc_pos", "harmonicc_val", "pr_pos", "pr_val", "url" if graph.kind == "page" else "host_rev"]
+    names = [
+        "harmonicc_pos",
+        "harmonicc_val",
+        "pr_pos",
+        "pr_val",
+        "url" if graph.kind == "page" else "host_rev",
+    ]
     names += [] if graph.n_hosts is None else ["n_hosts"]
     return "\t".join(f"#{name}" for name in names) + "\n"
 
@@ -98,7 +107,11 @@ def _head(graph: Graph) -> str:
 def _vertices(graph: Graph) -> Iterator[pa.RecordBatch]:
     for first in range(0, len(graph.names), BLOCK_ROWS):
         names = graph.names.slice(first, BLOCK_ROWS)
-        yield _rows(np.arange(first, first + len(names)), names, *_counts(graph, slice(first, first + BLOCK_ROWS)))
+        yield _rows(
+            np.arange(first, first + len(names)),
+            names,
+            *_counts(graph, slice(first, first + BLOCK_ROWS)),
+        )
 
 
 def _counts(graph: Graph, nodes: Any) -> list[Ints]:
@@ -135,11 +148,18 @@ def _ranks(stores: Stores, graph: Graph, scratch: Path) -> Iterator[pa.RecordBat
     progress = Progress(stores, "graph.pagerank", most_rounds(options) * inlinks.arcs, "arcs")
     page_ranks = page_rank(inlinks, graph.out.degrees, options, progress).ranks
     progress.end()
-    centralities = harmonic_centrality(inlinks, Progress(stores, "graph.harmonic", 0, "balls")).values
+    centralities = harmonic_centrality(
+        inlinks, Progress(stores, "graph.harmonic", 0, "balls")
+    ).values
     order = np.argsort(-centralities, kind="stable")
     positions = np.empty(nodes, np.int64)
     positions[np.argsort(-page_ranks, kind="stable")] = np.arange(1, nodes + 1)
     for first in range(0, nodes, BLOCK_ROWS):
         some = order[first : first + BLOCK_ROWS]
-        ranks = (np.arange(first + 1, first + len(some) + 1), centralities[some], positions[some], page_ranks[some])
+        ranks = (
+            np.arange(first + 1, first + len(some) + 1),
+            centralities[some],
+            positions[some],
+            page_ranks[some],
+        )
         yield _rows(*ranks, graph.names.take(some), *_counts(graph, some))

@@ -37,7 +37,9 @@ from crawl_lib.text import extract_text, text_table
 REVISION = 1
 """Raised with each change of the files' content for equal segments."""
 INDEX_FOLDER, WET_FOLDER = "cc-index", "cc-wet"
-AGAIN = "delete the folder; `krake commoncrawl index` and `krake commoncrawl wet` make what is missing"
+AGAIN = (
+    "delete the folder; `krake commoncrawl index` and `krake commoncrawl wet` make what is missing"
+)
 MOST_OFFSET = (1 << 31) - 1
 """Of a record in a WARC file: the index counts with 32 bits, since Athena refuses other types."""
 GROUP_ROWS, GROUP_BYTES = 1 << 14, 12 << 20
@@ -56,7 +58,11 @@ class CommonCrawlReport:
 
 
 def make_index(
-    stores: Stores, *, label: str | None = None, folders: Sequence[str] | None = None, with_requisites: bool = False
+    stores: Stores,
+    *,
+    label: str | None = None,
+    folders: Sequence[str] | None = None,
+    with_requisites: bool = False,
 ) -> CommonCrawlReport:
     """Make or find Common Crawl's index of iterations' segments.
 
@@ -73,16 +79,22 @@ def make_index(
     def fill(files: Files) -> Said:
         _make_texts(stores, segments)
         with scratch_folder(stores.config, f"work-{uuid.uuid4().hex}") as scratch:
-            left_out = no_keys() if with_requisites else requisites_of(stores, _refs(stores, segments))
+            left_out = (
+                no_keys() if with_requisites else requisites_of(stores, _refs(stores, segments))
+            )
             captures = _captures(stores, segments, wet.path if wet_digest else "", left_out)
             return _write_subsets(stores, files, DiskSort(stores, scratch, ORDER).sorted(captures))
 
-    options = _options(stores, segments, wet_digest) | ({"requisites": True} if with_requisites else {})
+    options = _options(stores, segments, wet_digest) | (
+        {"requisites": True} if with_requisites else {}
+    )
     said, is_there = _folder(stores, INDEX_FOLDER, name).make(segments, options, fill)
     return CommonCrawlReport(f"{INDEX_FOLDER}/{_crawl(stores, name)}", said["counts"], is_there)
 
 
-def make_wet(stores: Stores, *, label: str | None = None, folders: Sequence[str] | None = None) -> CommonCrawlReport:
+def make_wet(
+    stores: Stores, *, label: str | None = None, folders: Sequence[str] | None = None
+) -> CommonCrawlReport:
     """Make or find WET files of iterations' segments.
 
     Arguments and errors: as `make_index` has.
@@ -93,9 +105,16 @@ def make_wet(stores: Stores, *, label: str | None = None, folders: Sequence[str]
         _make_texts(stores, segments)
         refs = _refs(stores, segments)
         left_out = requisites_of(stores, refs)
-        return {"records": sum(SegmentTexts(stores, one, left_out).write(files) for one in stores.until_stopped(refs))}
+        return {
+            "records": sum(
+                SegmentTexts(stores, one, left_out).write(files)
+                for one in stores.until_stopped(refs)
+            )
+        }
 
-    said, is_there = _folder(stores, WET_FOLDER, name).make(segments, _options(stores, segments), fill)
+    said, is_there = _folder(stores, WET_FOLDER, name).make(
+        segments, _options(stores, segments), fill
+    )
     return CommonCrawlReport(f"{WET_FOLDER}/{_crawl(stores, name)}", said["counts"], is_there)
 
 
@@ -113,7 +132,9 @@ def make_commoncrawl(stores: Stores) -> dict[str, Any]:
     return {
         "paths": {name: report.path for name, report in reports.items()},
         "complete_already": [name for name, report in reports.items() if report.complete_already],
-        "rows": {name: count for report in reports.values() for name, count in report.counts.items()},
+        "rows": {
+            name: count for report in reports.values() for name, count in report.counts.items()
+        },
     }
 
 
@@ -135,7 +156,11 @@ def _options(stores: Stores, segments: Sequence[SegmentInput], wet: str = "") ->
     How texts are made, and the WET files of an index.
     """
     tables = [text_table(stores, stores.crawl.segment(one.folder, one.node)) for one in segments]
-    return {"revision": REVISION, "texts": sha256("\n".join(tables).encode()).hexdigest(), "wet": wet}
+    return {
+        "revision": REVISION,
+        "texts": sha256("\n".join(tables).encode()).hexdigest(),
+        "wet": wet,
+    }
 
 
 def _digest_of(folder: MadeOnce) -> str:
@@ -169,7 +194,9 @@ def _require_small_offsets(stores: Stores, segment: SegmentInput) -> None:
         )
 
 
-def _captures(stores: Stores, segments: Sequence[SegmentInput], wet: str, left_out: Keys) -> Iterator[pa.Table]:
+def _captures(
+    stores: Stores, segments: Sequence[SegmentInput], wet: str, left_out: Keys
+) -> Iterator[pa.Table]:
     progress = Progress(stores, "commoncrawl.read", 0, "captures")
     for segment in stores.until_stopped(_refs(stores, segments)):
         for rows in SegmentCaptures(stores, segment, wet, left_out).batches():
@@ -178,7 +205,9 @@ def _captures(stores: Stores, segments: Sequence[SegmentInput], wet: str, left_o
     progress.end()
 
 
-def _write_subsets(stores: Stores, files: Files, captures: Iterator[pa.RecordBatch]) -> dict[str, int]:
+def _write_subsets(
+    stores: Stores, files: Files, captures: Iterator[pa.RecordBatch]
+) -> dict[str, int]:
     """Write the parts of all subsets; return numbers of rows.
 
     At least one part of each. `captures`: by subset.
@@ -203,7 +232,9 @@ def _by_subset(captures: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, pa.Rec
                 yield subset, some
 
 
-def _write_parts(files: Files, subset: str, groups: Iterator[pa.RecordBatch], progress: Progress) -> int:
+def _write_parts(
+    files: Files, subset: str, groups: Iterator[pa.RecordBatch], progress: Progress
+) -> int:
     """Write a subset's parts, at least one; return the rows' number."""
     first, rows, part = next(groups, None), 0, 0
     while first is not None or not part:

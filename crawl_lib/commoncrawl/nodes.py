@@ -17,7 +17,15 @@ import numpy as np
 import pyarrow as pa
 
 from crawl_lib.engine.numbers import numbered, numbered_names
-from crawl_lib.export import ARCS_IN, ARCS_OUT, EXPORT_SCHEMA, PAGES, ExportFolder, remedy_of, row_count
+from crawl_lib.export import (
+    ARCS_IN,
+    ARCS_OUT,
+    EXPORT_SCHEMA,
+    PAGES,
+    ExportFolder,
+    remedy_of,
+    row_count,
+)
 from crawl_lib.graph import arc_column, both_degrees, page_arcs
 from crawl_lib.linkdb import LinkEnds, update_outlinks
 from crawl_lib.parquet import parquet_batches
@@ -80,7 +88,9 @@ class ExportPages(NumberedPages):
     def column(self, name: str) -> "Iterator[pa.Array[Any]]":
         """Read a column of `pages.parquet`."""
         path = self.folder.file(PAGES)
-        batches = parquet_batches(self.folder.storage, path, EXPORT_SCHEMA, [name], remedy_of(PAGES))
+        batches = parquet_batches(
+            self.folder.storage, path, EXPORT_SCHEMA, [name], remedy_of(PAGES)
+        )
         return (batch.column(0) for batch in self.stores.until_stopped(batches))
 
     def arcs(self) -> Iterator[tuple[Ints, Ints]]:
@@ -93,7 +103,12 @@ class ExportPages(NumberedPages):
         degrees = both_degrees(folder, nodes)
         ends = ((ARCS_OUT, "target"), (ARCS_IN, "source"))
         out, into = (
-            Side(count, lambda name=name, end=end: arc_column(storage, folder.file(name), end, nodes))  # type: ignore[misc]
+            Side(
+                count,
+                lambda name=name, end=end: arc_column(  # type: ignore[misc]
+                    storage, folder.file(name), end, nodes
+                ),
+            )
             for count, (name, end) in zip(degrees, ends, strict=True)
         )
         return out, into
@@ -161,15 +176,28 @@ def graph_of(pages: NumberedPages, of: str, scratch: Path) -> Graph:
     names. Raises DamagedFileError, StorageError, StoppedError.
     """
     if of == "pages":
-        return Graph(KINDS[of], _mapped_names(scratch / "names", pages.column("url")), None, *pages.sides(scratch))
+        return Graph(
+            KINDS[of],
+            _mapped_names(scratch / "names", pages.column("url")),
+            None,
+            *pages.sides(scratch),
+        )
     names, group_of = numbered_names(pages.column("host"), _reversed_host)
     n_hosts = None
     if of == "domains":
         names, domain_of_host = numbered(names, _reversed_domain)
         n_hosts = np.bincount(domain_of_host, minlength=len(names))
         group_of = np.append(domain_of_host, np.int32(-1))[group_of]  # -1 is the last one
-    pairs = Pairs.write(pages.stores, scratch / f"{of}.arcs", len(names), between(pages.arcs(), group_of))
-    return Graph(KINDS[of], pa.array(names, pa.large_string()), n_hosts, pairs.side(), pairs.side(by_target=True))
+    pairs = Pairs.write(
+        pages.stores, scratch / f"{of}.arcs", len(names), between(pages.arcs(), group_of)
+    )
+    return Graph(
+        KINDS[of],
+        pa.array(names, pa.large_string()),
+        n_hosts,
+        pairs.side(),
+        pairs.side(by_target=True),
+    )
 
 
 def _mapped_names(file: Path, columns_of: "Iterable[pa.Array[Any]]") -> "pa.Array[Any]":
@@ -184,10 +212,14 @@ def _mapped_names(file: Path, columns_of: "Iterable[pa.Array[Any]]") -> "pa.Arra
             _, starts, data = texts.buffers()
             if not len(texts) or starts is None or data is None:
                 continue
-            ends = np.frombuffer(memoryview(starts), np.int64)[texts.offset : texts.offset + len(texts) + 1]
+            ends = np.frombuffer(memoryview(starts), np.int64)[
+                texts.offset : texts.offset + len(texts) + 1
+            ]
             if ends[-1] > ends[0]:
                 out.write(data.slice(int(ends[0]), int(ends[-1] - ends[0])))
             lengths.append(np.diff(ends))
     starts_of_all = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
     whole = pa.memory_map(str(file)).read_buffer() if starts_of_all[-1] else pa.py_buffer(b"")
-    return pa.LargeStringArray.from_buffers(len(starts_of_all) - 1, pa.py_buffer(starts_of_all.data), whole)
+    return pa.LargeStringArray.from_buffers(
+        len(starts_of_all) - 1, pa.py_buffer(starts_of_all.data), whole
+    )

@@ -10,7 +10,14 @@ from typing import Any, BinaryIO
 from crawl_lib.commoncrawl.folders import Files, FolderOutput, MadeOnce, Said
 from crawl_lib.commoncrawl.graphs import GraphWriter, file_names
 from crawl_lib.commoncrawl.index import AGAIN, INDEX_FOLDER, WET_FOLDER, make_commoncrawl
-from crawl_lib.commoncrawl.nodes import KINDS, ExportPages, Graph, NumberedPages, graph_of, linked_pages
+from crawl_lib.commoncrawl.nodes import (
+    KINDS,
+    ExportPages,
+    Graph,
+    NumberedPages,
+    graph_of,
+    linked_pages,
+)
 from crawl_lib.derived import SEGMENTS
 from crawl_lib.export import ARCS_IN, ARCS_OUT, ExportFolder, newest_export
 from crawl_lib.graph import require_new, whole_file
@@ -54,7 +61,12 @@ def make_graphs(stores: Stores, *, name: str) -> GraphsReport:
         return counts
 
     folder = MadeOnce(stores, f"{_directory(stores)}/{name}", _AGAIN)
-    options = {"export": name, "make": sorted(made), "pagerank": asdict(config.pagerank), "revision": REVISION}
+    options = {
+        "export": name,
+        "make": sorted(made),
+        "pagerank": asdict(config.pagerank),
+        "revision": REVISION,
+    }
     said, is_there = folder.make(export.read_inputs().segments, options, fill)
     return GraphsReport(name, folder.path, said["counts"], is_there)
 

@@ -26,7 +26,9 @@ def requisites_of(stores: Stores, segments: Sequence[SegmentRef]) -> Keys:
     Without requisites one column of each segment is read, else all pages and links. Raises DamagedFileError,
     StorageError, StoppedError.
     """
-    some = [segment for segment in stores.until_stopped(segments) if _has_requisites(stores, segment)]
+    some = [
+        segment for segment in stores.until_stopped(segments) if _has_requisites(stores, segment)
+    ]
     if not some:
         return no_keys()
     with VersionWork.to_read(stores) as work:
@@ -39,7 +41,8 @@ def requisites_of(stores: Stores, segments: Sequence[SegmentRef]) -> Keys:
 def pages_among(batch: pa.RecordBatch, requisites: Keys) -> "pa.Array[Any]":
     """Say for each row of `pages` whether it counts as a page."""
     needed: Any = pc.and_(
-        pc.equal(batch["hop"], pa.scalar(_HOP, pa.string())), pc.is_in(batch["key"], value_set=requisites)
+        pc.equal(batch["hop"], pa.scalar(_HOP, pa.string())),
+        pc.is_in(batch["key"], value_set=requisites),
     )
     counts: pa.Array[Any] = pc.invert(pc.fill_null(needed, pa.scalar(False)))
     return counts

@@ -26,7 +26,9 @@ MOST_RUNS = 64
 _Row = tuple[Any, ...]
 
 
-def in_pieces(rows: pa.RecordBatch, most_bytes: int, most_rows: int = 1 << 31) -> Iterator[pa.RecordBatch]:
+def in_pieces(
+    rows: pa.RecordBatch, most_bytes: int, most_rows: int = 1 << 31
+) -> Iterator[pa.RecordBatch]:
     """Halve rows until pieces fit limits of bytes and rows.
 
     A longer row is a piece of its own.
@@ -39,7 +41,9 @@ def in_pieces(rows: pa.RecordBatch, most_bytes: int, most_rows: int = 1 << 31) -
         yield from in_pieces(part, most_bytes, most_rows)
 
 
-def joined(batches: Iterable[pa.RecordBatch], most_bytes: int, most_rows: int = 1 << 31) -> Iterator[pa.RecordBatch]:
+def joined(
+    batches: Iterable[pa.RecordBatch], most_bytes: int, most_rows: int = 1 << 31
+) -> Iterator[pa.RecordBatch]:
     """Join and cut batches to limits of bytes and rows.
 
     A longer row is a group of its own.
@@ -122,7 +126,10 @@ class DiskSort:
     def _read(self, path: Path) -> Iterator[pa.RecordBatch]:
         with os_errors(path, "cannot be read", ScratchError):
             options = pa.ipc.IpcReadOptions(use_threads=False)
-            with pa.OSFile(str(path), "rb") as file, pa.ipc.open_stream(file, options=options) as stream:
+            with (
+                pa.OSFile(str(path), "rb") as file,
+                pa.ipc.open_stream(file, options=options) as stream,
+            ):
                 yield from self.stores.until_stopped(stream)
             self._used_bytes -= path.stat().st_size
             path.unlink()

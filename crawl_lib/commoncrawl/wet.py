@@ -20,7 +20,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from crawl_lib.commoncrawl.captures import PLACES, PLACES_ROWS, PLACES_SCHEMA, Lookup, places_of, wet_name
+from crawl_lib.commoncrawl.captures import (
+    PLACES,
+    PLACES_ROWS,
+    PLACES_SCHEMA,
+    Lookup,
+    places_of,
+    wet_name,
+)
 from crawl_lib.commoncrawl.folders import Files
 from crawl_lib.commoncrawl.languages import three_letters
 from crawl_lib.commoncrawl.requisites import Keys, no_keys, pages_among
@@ -103,11 +110,15 @@ class SegmentTexts:
             files.open(f"{self.segment}/{PLACES}") as table,
             pq.ParquetWriter(table, PLACES_SCHEMA, compression="zstd") as writer,
         ):
-            texts = groupby(self._with_ids(self._texts(reader, scratch)), key=lambda pair: pair[0].file)
+            texts = groupby(
+                self._with_ids(self._texts(reader, scratch)), key=lambda pair: pair[0].file
+            )
             waiting = next(texts, None)
             for warc_file in sorted(reader.warc_files):
                 is_next = waiting is not None and waiting[0] == warc_file
-                for places in self._write_files(files, reader, warc_file, waiting[1] if is_next and waiting else ()):
+                for places in self._write_files(
+                    files, reader, warc_file, waiting[1] if is_next and waiting else ()
+                ):
                     writer.write_table(_places_table(places))
                     records += len(places)
                     progress.add(len(places))
@@ -116,7 +127,11 @@ class SegmentTexts:
         return records
 
     def _write_files(
-        self, files: Files, reader: SegmentReader, warc_file: str, texts: Iterable[tuple[_Text, str]]
+        self,
+        files: Files,
+        reader: SegmentReader,
+        warc_file: str,
+        texts: Iterable[tuple[_Text, str]],
     ) -> "Iterator[list[_Place]]":
         """Write a WARC file's WET files; yield the texts' places.
 
@@ -149,7 +164,11 @@ class SegmentTexts:
                 batch = rows.filter(pages_among(rows, self.left_out))
                 keys.append(keys_of(batch["key"]))
                 places.append(places_of(batch["warc_file"], batch["warc_offset"], files))
-                yield pa.Table.from_batches([batch]).drop(["key", "hop"]).append_column("place", pa.array(places[-1]))
+                yield (
+                    pa.Table.from_batches([batch])
+                    .drop(["key", "hop"])
+                    .append_column("place", pa.array(places[-1]))
+                )
 
         batches = DiskSort(self.stores, scratch, ("place",)).sorted(read())
         first = next(batches, None)
@@ -160,10 +179,14 @@ class SegmentTexts:
         for number, time, text, language in self._read_texts(numbers):
             page = next((page for at, page in pages if at == number), None)
             if page is None:
-                raise DamagedFileError(f"{text_table(self.stores, self.segment)}: is not in order of records{AGAIN}")
+                raise DamagedFileError(
+                    f"{text_table(self.stores, self.segment)}: is not in order of records{AGAIN}"
+                )
             url, file, offset, length = page
             if file not in reader.warc_files:
-                raise DamagedFileError(f"{self.segment.path}: `pages` names {file}, which the segment lacks")
+                raise DamagedFileError(
+                    f"{self.segment.path}: `pages` names {file}, which the segment lacks"
+                )
             yield _Text(url, time, file, offset, length, text, language)
 
     def _read_texts(self, numbers: Lookup) -> Iterator[_PageText]:
@@ -174,7 +197,9 @@ class SegmentTexts:
         column = "shown" if self.stores.config.commoncrawl.wet_text == "all" else "text"
         path = text_table(self.stores, self.segment)
         with open_parquet(self.stores.storage, path, TEXT_SCHEMA, AGAIN) as table:
-            for batch in self.stores.until_stopped(table.batches(TEXT_ROWS, ["key", "time", column, "language"])):
+            for batch in self.stores.until_stopped(
+                table.batches(TEXT_ROWS, ["key", "time", column, "language"])
+            ):
                 found = numbers.find(keys_of(batch["key"])).to_pylist()
                 rows = _rows([batch], ("time", column, "language"))
                 for number, (time, text, language) in zip(found, rows, strict=True):
@@ -188,7 +213,9 @@ class SegmentTexts:
         def wanted() -> Iterator[WantedRecord]:
             for number, text in enumerate(texts):
                 kept.append(text)
-                yield WantedRecord(number, f"{self.segment.path}/{text.file}", text.offset, text.length)
+                yield WantedRecord(
+                    number, f"{self.segment.path}/{text.file}", text.offset, text.length
+                )
 
         for member in read_members(self.stores.storage, wanted()):
             yield kept.pop(), _record_id(member.wanted, member.data)
@@ -220,7 +247,9 @@ class SegmentTexts:
                 "WARC-Truncated: length\r\n" if is_cut else "",
             )
         )
-        return _record("conversion", _id_of(f"conversion {record_id}"), lines, "text/plain", text.text.encode())
+        return _record(
+            "conversion", _id_of(f"conversion {record_id}"), lines, "text/plain", text.text.encode()
+        )
 
 
 def _record_id(wanted: WantedRecord, data: bytes) -> str:
@@ -271,5 +300,7 @@ def _rows(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> Iterator[t
 
 def _places_table(places: Sequence[_Place]) -> pa.Table:
     columns = list(zip(*places, strict=True)) or [()] * len(PLACES_SCHEMA.names)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, PLACES_SCHEMA, strict=True)]
+    arrays = [
+        pa.array(column, field.type) for column, field in zip(columns, PLACES_SCHEMA, strict=True)
+    ]
     return pa.Table.from_arrays(arrays, schema=PLACES_SCHEMA)

@@ -6,7 +6,13 @@ environment at import.
 """
 
 from crawl_lib.config.agreement import differences, shared_options
-from crawl_lib.config.load import from_mapping, is_sqlite_server, load_config, realtime_of, to_mapping
+from crawl_lib.config.load import (
+    from_mapping,
+    is_sqlite_server,
+    load_config,
+    realtime_of,
+    to_mapping,
+)
 from crawl_lib.config.model import (
     OUTPUT_TASKS,
     REQUISITE_KINDS,
@@ -37,4 +43,10 @@ from crawl_lib.config.model import (
     WatermarksConfig,
 )
 from crawl_lib.config.order import FIFO
-from crawl_lib.config.place import CONFIG_PATH_VARIABLE, DEFAULT_CONFIG, configs_in, find_config_path, short_path
+from crawl_lib.config.place import (
+    CONFIG_PATH_VARIABLE,
+    DEFAULT_CONFIG,
+    configs_in,
+    find_config_path,
+    short_path,
+)

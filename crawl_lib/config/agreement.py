@@ -68,11 +68,22 @@ def shared_options(config: Config) -> dict[str, Any]:
     """
     options: dict[str, Any] = {}
     for name, value in to_mapping(config).items():
-        options |= {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}
-    for name, chains in (("urls.normalizers", config.urls.normalizers), ("urls.filters", config.urls.filters)):
+        options |= (
+            {f"{name}.{key}": item for key, item in value.items()}
+            if isinstance(value, dict)
+            else {name: value}
+        )
+    for name, chains in (
+        ("urls.normalizers", config.urls.normalizers),
+        ("urls.filters", config.urls.filters),
+    ):
         del options[name]
         options |= {f"{name}.{scope}": steps for scope, steps in _chains(chains).items()}
-    return {name: value for name, value in options.items() if not {name, name.partition(".")[0]} & MAY_DIFFER.keys()}
+    return {
+        name: value
+        for name, value in options.items()
+        if not {name, name.partition(".")[0]} & MAY_DIFFER.keys()
+    }
 
 
 def _chains(config: ChainsConfig) -> dict[str, list[str] | None]:
@@ -80,7 +91,10 @@ def _chains(config: ChainsConfig) -> dict[str, list[str] | None]:
 
     The phrase has the kind, the name of the file, and the digest of its content.
     """
-    return {scope: None if steps is None else [*map(_step, steps)] for scope, steps in vars(config).items()}
+    return {
+        scope: None if steps is None else [*map(_step, steps)]
+        for scope, steps in vars(config).items()
+    }
 
 
 def _step(step: StepConfig) -> str:

@@ -36,15 +36,23 @@ def load_config(path: Path | str | None = None) -> Config:
     file = Path(given).resolve()
     if file.is_dir():  # Airflow takes all of them
         make = ", make crawl CONFIG=FILE" if in_checkout() else ""
-        raise ConfigError(f"{given}: is a folder; name one config in it (krake --config FILE{make})")
+        raise ConfigError(
+            f"{given}: is a folder; name one config in it (krake --config FILE{make})"
+        )
     try:
         with os_errors(given, f"cannot be read{_next_to(file)}", ConfigError):
             text = file.read_text(encoding="utf-8")
         # The one in C takes 4 ms, not 30, for the default file.
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         twice, mapping = list(_twice(yaml.compose(text, loader))), yaml.load(text, loader)  # noqa: S506 - safe ones
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # 2024-99-99 is no date, and a ValueError
-        raise ConfigError(f"{given}: is not YAML: {' '.join(str(error).split())}{_tab_at(error, text)}") from error
+    except (
+        yaml.YAMLError,
+        ValueError,
+        RecursionError,
+    ) as error:  # 2024-99-99 is no date, and a ValueError
+        raise ConfigError(
+            f"{given}: is not YAML: {' '.join(str(error).split())}{_tab_at(error, text)}"
+        ) from error
     return _read(mapping, file.parent, str(given), twice, (*_TOGETHER, _schedule_problems))
 
 
@@ -99,7 +107,11 @@ def from_mapping(mapping: object, base: Path, source: str = "config") -> Config:
 
 
 def _read(
-    mapping: object, base: Path, source: str, problems: list[str], checks: Sequence[Callable[[Any], Iterator[str]]]
+    mapping: object,
+    base: Path,
+    source: str,
+    problems: list[str],
+    checks: Sequence[Callable[[Any], Iterator[str]]],
 ) -> Config:
     """Read the config, and collect problems.
 
@@ -150,7 +162,14 @@ def _delay_problems(config: Any) -> Iterator[str]:
     A delay runs from the end of an answer to the next request of a host.
     """
     fetch = config.fetch
-    given = [("fetch.connections_per_host", fetch.connections_per_host, "fetch.host_delay_s", fetch.host_delay_s)]
+    given = [
+        (
+            "fetch.connections_per_host",
+            fetch.connections_per_host,
+            "fetch.host_delay_s",
+            fetch.host_delay_s,
+        )
+    ]
     for index, entry in enumerate(fetch.hosts):
         where = f"fetch.hosts[{index}]"
         if problem := _host_problem(entry):
@@ -166,7 +185,9 @@ def _delay_problems(config: Any) -> Iterator[str]:
 
 
 def _directory_problems(config: Any) -> Iterator[str]:
-    places = {name: getattr(config, name).directory.strip("/") for name in ("crawl", "export", "text")}
+    places = {
+        name: getattr(config, name).directory.strip("/") for name in ("crawl", "export", "text")
+    }
     for one, other in (("export", "crawl"), ("text", "crawl"), ("text", "export")):
         if places[one] == places[other]:
             yield f"{one}.directory: must differ from {other}.directory"
@@ -197,8 +218,15 @@ def _scope_problems(config: Any) -> Iterator[str]:
 
 
 def _order_problems(config: Any) -> Iterator[str]:
-    changing = [] if config.order.has_crawldb else [task for task in config.scores.tasks if task != "invert_links"]
-    yield from (f"scores.tasks: {task} needs frontier.order: crawldb, whose rows it changes" for task in changing)
+    changing = (
+        []
+        if config.order.has_crawldb
+        else [task for task in config.scores.tasks if task != "invert_links"]
+    )
+    yield from (
+        f"scores.tasks: {task} needs frontier.order: crawldb, whose rows it changes"
+        for task in changing
+    )
 
 
 def _policy_problems(config: Any) -> Iterator[str]:
@@ -293,7 +321,9 @@ def realtime_of(config: Config) -> RealtimeConfig:
     Raises ConfigError for a config without the section.
     """
     if config.realtime is None:
-        raise ConfigError("realtime: the config has no such section: add one, at least `realtime: {}`")
+        raise ConfigError(
+            "realtime: the config has no such section: add one, at least `realtime: {}`"
+        )
     return config.realtime
 
 
@@ -321,20 +351,26 @@ class _Reader:
 
     def section(self, kind: type, mapping: Any, prefix: str) -> Any:
         where = prefix.rstrip(".") or "the file"
-        self.require(isinstance(mapping, dict), where, f"must be a mapping of options, not {_word(mapping)}")
+        self.require(
+            isinstance(mapping, dict), where, f"must be a mapping of options, not {_word(mapping)}"
+        )
         known = {item.name: item for item in fields(kind)}
         for key in (key for key in mapping if key not in known):
             import difflib  # noqa: PLC0415 - seldom needed, and each process that fetches would load it
 
             near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.0)[0]
-            self.problems.append(f"{prefix}{key}: unknown option; the nearest valid one is {prefix}{near}")
+            self.problems.append(
+                f"{prefix}{key}: unknown option; the nearest valid one is {prefix}{near}"
+            )
         values: dict[str, Any] = dict.fromkeys(known)
         for name, item in known.items():
             with self.noted():
                 given = mapping.get(name, item.default)
                 self.require(given is not MISSING, prefix + name, "is missing, and has no default")
                 values[name] = self.value(item.type, item, given, prefix + name)
-                if values[name] is None and (source := values.get(item.metadata.get("content_of", ""))):
+                if values[name] is None and (
+                    source := values.get(item.metadata.get("content_of", ""))
+                ):
                     values[name] = _text_of(Path(source), f"{prefix}{item.metadata['content_of']}")
         return kind(**values)
 
@@ -358,7 +394,9 @@ class _Reader:
                 found[index] = self.value(hint, item, entry, f"{key}[{index}]")
         self.require(found or not item.metadata.get("nonempty"), key, "must name at least one")
         if item.metadata.get("unique"):
-            twice = next((entry for entry in found if entry is not None and found.count(entry) > 1), None)
+            twice = next(
+                (entry for entry in found if entry is not None and found.count(entry) > 1), None
+            )
             self.require(twice is None, key, f"names {twice!r} twice")
         return tuple(found)
 
@@ -375,7 +413,9 @@ class _Reader:
         for name, (is_right, problem) in _CHECKS.items():
             if name in checks:
                 limit = ", ".join(checks[name]) if name == "choices" else checks[name]
-                self.require(is_right(value, checks[name]), key, problem.format(value=value, limit=limit))
+                self.require(
+                    is_right(value, checks[name]), key, problem.format(value=value, limit=limit)
+                )
         if "form" in checks:
             problem = _FORMS[checks["form"]](value)
             self.require(not problem, key, problem)
@@ -387,7 +427,9 @@ class _Reader:
         if kind == "dfs" and value.lower().startswith(("http://", "https://", "s3://")):
             return value
         wanted = (
-            "a directory, or http://NAMENODE:9870/PATH (WebHDFS), or s3://BUCKET/PREFIX" if kind == "dfs" else "a path"
+            "a directory, or http://NAMENODE:9870/PATH (WebHDFS), or s3://BUCKET/PREFIX"
+            if kind == "dfs"
+            else "a path"
         )
         self.require(not _ADDRESS.match(value), key, f"must be {wanted}, not {value!r}")
         if kind == "servers" and not is_sqlite_server(value):
@@ -401,7 +443,11 @@ def _text_of(path: Path, key: str) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        why = "is not UTF-8" if isinstance(error, UnicodeDecodeError) else f"cannot be read: {error.strerror}"
+        why = (
+            "is not UTF-8"
+            if isinstance(error, UnicodeDecodeError)
+            else f"cannot be read: {error.strerror}"
+        )
         raise _OptionError(f"{key}: {path}: {why}") from None
 
 
@@ -451,11 +497,16 @@ def _server_problem(value: str) -> str:
 
 
 _SERVER = re.compile(r"https?://[^\s?#\\]+", re.I)
-_SERVER_WORDS = "must be the address of a server, such as https://search.example.org:9200, without ? and #"
+_SERVER_WORDS = (
+    "must be the address of a server, such as https://search.example.org:9200, without ? and #"
+)
 _HOST_WORDS = r"([A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?|\[[0-9A-Fa-f:.]+\])"
-_REACHABLE = re.compile(rf"(mailto:)?[^\s@<>()\"]+@{_HOST_WORDS}|https?://{_HOST_WORDS}(:[0-9]+)?([/?#].*)?", re.I)
+_REACHABLE = re.compile(
+    rf"(mailto:)?[^\s@<>()\"]+@{_HOST_WORDS}|https?://{_HOST_WORDS}(:[0-9]+)?([/?#].*)?", re.I
+)
 _TOKEN_WORDS = (
-    "must be the name alone, as robots.txt files have it: letters, - and _ (Krake adds its version and fetch.contact)"
+    "must be the name alone, as robots.txt files have it: "
+    "letters, - and _ (Krake adds its version and fetch.contact)"
 )
 _FORMS: dict[str, Callable[[str], str]] = {
     "network": _network_problem,
@@ -471,7 +522,10 @@ _CHECKS: dict[str, tuple[_Holds, str]] = {
     "choices": (lambda value, choices: value in choices, "must be one of {limit}, not {value!r}"),
     "minimum": (operator.ge, "must be at least {limit}, not {value}"),
     "maximum": (operator.le, "must be at most {limit}, not {value}"),
-    "pattern": (lambda value, pattern: re.fullmatch(pattern, value), "{value!r} does not match {limit}"),
+    "pattern": (
+        lambda value, pattern: re.fullmatch(pattern, value),
+        "{value!r} does not match {limit}",
+    ),
 }
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 

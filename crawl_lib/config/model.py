@@ -33,7 +33,9 @@ def _init(one: object, *values: object, **named: object) -> None:
     found = {item.name: given.pop(item.name, item.default) for item in fields(one)}  # type: ignore[arg-type]
     missing = [name for name, value in found.items() if value is MISSING]
     if given or missing or len(values) > len(names):
-        raise TypeError(f"{type(one).__name__}: unknown {sorted(given)}, missing {missing}, {len(values)} values")
+        raise TypeError(
+            f"{type(one).__name__}: unknown {sorted(given)}, missing {missing}, {len(values)} values"
+        )
     vars(one).update(found)
 
 
@@ -172,7 +174,9 @@ class ExportConfig:
 class KeyStorageConfig:
     """The key servers: `host[:port]` of MySQL servers, or paths of SQLite files."""
 
-    servers: tuple[str, ...] = option(("../data/keys/0.sqlite",), nonempty=True, unique=True, path="servers")
+    servers: tuple[str, ...] = option(
+        ("../data/keys/0.sqlite",), nonempty=True, unique=True, path="servers"
+    )
     database: str = option("krake", pattern=r"[A-Za-z0-9_]+")
     user: str = option("krake")
     tls: str = option("prefer", choices=("verify", "require", "prefer", "off"))
@@ -264,7 +268,19 @@ class RuleConfig:
 class StepConfig:
     """One normaliser or filter of a chain. `rules`: what is in `file`, which is read once, with the config."""
 
-    kind: str = option(choices=("basic", "regex", "hosts", "query", "session", "slashes", "domain", "prefix", "suffix"))
+    kind: str = option(
+        choices=(
+            "basic",
+            "regex",
+            "hosts",
+            "query",
+            "session",
+            "slashes",
+            "domain",
+            "prefix",
+            "suffix",
+        )
+    )
     file: str | None = option(None, path="file")
     rules: str | None = option(None, content_of="file")
 
@@ -409,7 +425,9 @@ class ScoresConfig:
     """The ranks that become scores of the CrawlDb; what Airflow makes of the links of a crawl, and when."""
 
     of: str = option("pagerank", choices=("pagerank", "linkrank"))
-    tasks: tuple[str, ...] = option((), unique=True, choices=("invert_links", "duplicates", "score"))
+    tasks: tuple[str, ...] = option(
+        (), unique=True, choices=("invert_links", "duplicates", "score")
+    )
     when: str = option("run", choices=("run", "segments"))
 
 
@@ -548,7 +566,9 @@ class GraphsConfig:
     """The place of exports' graphs on the DFS, and the graphs to make."""
 
     directory: str = option("graphs", pattern=Pattern.FOLDER)
-    make: tuple[str, ...] = option(("hosts", "domains"), nonempty=True, unique=True, choices=GRAPHS_MADE)
+    make: tuple[str, ...] = option(
+        ("hosts", "domains"), nonempty=True, unique=True, choices=GRAPHS_MADE
+    )
 
 
 @section
@@ -695,7 +715,9 @@ class Config:
     @property
     def shares_addresses(self) -> bool:
         """Whether several nodes or fetchers share the delay of an address."""
-        are_several = len(self.servers) > 1 or (self.realtime is not None and self.realtime.share_turns)
+        are_several = len(self.servers) > 1 or (
+            self.realtime is not None and self.realtime.share_turns
+        )
         return are_several and self.fetch.ip_delay_s > 0 and not self.fetch.proxy
 
     @property

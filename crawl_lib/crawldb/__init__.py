@@ -9,5 +9,12 @@ from crawl_lib.crawldb.hosts import HostStatistics, host_statistics
 from crawl_lib.crawldb.init import init_crawldb
 from crawl_lib.crawldb.lists import KEYS_FILE, aside_lists
 from crawl_lib.crawldb.revise import revise
-from crawl_lib.crawldb.table import CRAWLDB, CRAWLDB_OUTPUT, CRAWLDB_SCHEMA, Status, counts_of, newest_version
+from crawl_lib.crawldb.table import (
+    CRAWLDB,
+    CRAWLDB_OUTPUT,
+    CRAWLDB_SCHEMA,
+    Status,
+    counts_of,
+    newest_version,
+)
 from crawl_lib.crawldb.update import filter_crawldb, rebuild, update

@@ -47,7 +47,11 @@ def refuse(work: VersionWork) -> None:
     """
     engine = work.engine
     hosts = (row["host"] for row in engine.rows("crawldb/own_domains"))
-    found = ({"host": host, "domain": domain} for host in hosts if (domain := budget_domain_of(host)) != host)
+    found = (
+        {"host": host, "domain": domain}
+        for host in hosts
+        if (domain := budget_domain_of(host)) != host
+    )
     work.keep_rows("joint", JOINT, found)
     engine.view("weighed", "crawldb/weighed")
     if _group(work):
@@ -69,7 +73,10 @@ def spent(engine: Engine) -> dict[str, int]:
     Only the 20 hosts and domains with the most URLs are listed.
     """
     rows = engine.rows("crawldb/spent")
-    return {budget_key(_RULES.get(row["reason"], row["reason"]), row["name"]): row["urls"] for row in rows}
+    return {
+        budget_key(_RULES.get(row["reason"], row["reason"]), row["name"]): row["urls"]
+        for row in rows
+    }
 
 
 def _group(work: VersionWork) -> bool:

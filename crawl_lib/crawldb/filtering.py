@@ -16,11 +16,16 @@ from crawl_lib.urls import Chain, host_of, key_of
 from crawl_lib.versions import columns
 
 RULED_SCHEMA = pa.schema(
-    [*(field.with_nullable(True) for field in CRAWLDB_SCHEMA), *columns("old_key bytes, is_moved int32")]
+    [
+        *(field.with_nullable(True) for field in CRAWLDB_SCHEMA),
+        *columns("old_key bytes, is_moved int32"),
+    ]
 )
 
 
-def ruled(batches: Iterable[pa.RecordBatch], chain: Chain, counts: "Counter[str]") -> Iterator[pa.Table]:
+def ruled(
+    batches: Iterable[pa.RecordBatch], chain: Chain, counts: "Counter[str]"
+) -> Iterator[pa.Table]:
     """Yield the rows that the chain keeps, under their new URLs.
 
     `is_moved` is 1 where the URL has changed.
@@ -31,9 +36,17 @@ def ruled(batches: Iterable[pa.RecordBatch], chain: Chain, counts: "Counter[str]
         urls, hosts = (batch.column(name).to_pylist() for name in ("url", "host"))
         becomes = [chain.normalize(str(url)) for url in urls]
         moved = [new != url for new, url in zip(becomes, urls, strict=True)]
-        hosts = [host_of(new) if is_moved else host for new, is_moved, host in zip(becomes, moved, hosts, strict=True)]
-        stay = [chain.rejects(new, str(host)) is None for new, host in zip(becomes, hosts, strict=True)]
-        counts += Counter(rejected=stay.count(False), moved=sum(map(all, zip(moved, stay, strict=True)))) + chain.errors
+        hosts = [
+            host_of(new) if is_moved else host
+            for new, is_moved, host in zip(becomes, moved, hosts, strict=True)
+        ]
+        stay = [
+            chain.rejects(new, str(host)) is None for new, host in zip(becomes, hosts, strict=True)
+        ]
+        counts += (
+            Counter(rejected=stay.count(False), moved=sum(map(all, zip(moved, stay, strict=True))))
+            + chain.errors
+        )
         chain.errors.clear()
         table = pa.Table.from_batches([batch]).append_column("old_key", batch.column("key"))
         table = _with(table, moved, {"key": key_of, "url": str, "host": host_of}, becomes)
@@ -41,7 +54,9 @@ def ruled(batches: Iterable[pa.RecordBatch], chain: Chain, counts: "Counter[str]
         yield table.select(RULED_SCHEMA.names).filter(pa.array(stay))
 
 
-def _with(table: pa.Table, moved: list[bool], made: dict[str, Callable[[str], object]], urls: list[str]) -> pa.Table:
+def _with(
+    table: pa.Table, moved: list[bool], made: dict[str, Callable[[str], object]], urls: list[str]
+) -> pa.Table:
     """Recompute columns of the rows whose URLs have changed.
 
     Their domain is found later.

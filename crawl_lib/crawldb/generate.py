@@ -130,7 +130,9 @@ def generate(
                 f"{stores.crawl.path}: has no CrawlDb yet; `krake inject` or `krake crawldb update` makes it"
             )
         current = stores.crawl.find(run_id, iteration)
-        if current is not None and stores.crawl.folder(current.folder).index() is not None:  # the list is over
+        if (
+            current is not None and stores.crawl.folder(current.folder).index() is not None
+        ):  # the list is over
             return {"list": None, "folder": current.folder, "listed": 0, "counts": {}}
         due = ceil(now.timestamp())  # what was found within this second is due
         made = _Making(stores, lists, current, run_id, iteration, due, batch_size).make(version)
@@ -189,11 +191,21 @@ class _Making:
         rooms = {node: max(0, size - count) for node, count in waiting.items()}
         held = held_urls(stores, [*self.lists, *aside_lists(stores)], self.now)
         # Named as what becomes the list, so that `krake sweep` knows when an attempt that was killed is over.
-        work = VersionWork.at(stores, stores.crawl.inbox.path(f".{name}-{uuid.uuid4().hex}", FileName.LISTS))
+        work = VersionWork.at(
+            stores, stores.crawl.inbox.path(f".{name}-{uuid.uuid4().hex}", FileName.LISTS)
+        )
         only_requisites = is_of_requisites(stores.config, self.iteration)
-        with _opened(work, _Basis(version, settings, held, rooms, self.now, only_requisites)) as engine:
+        with _opened(
+            work, _Basis(version, settings, held, rooms, self.now, only_requisites)
+        ) as engine:
             places = may_be_over(stores, self.lists)
-            delete_over(stores, self.lists, places, engine.column("crawldb/unseen") if places else [], self.now)
+            delete_over(
+                stores,
+                self.lists,
+                places,
+                engine.column("crawldb/unseen") if places else [],
+                self.now,
+            )
             engine.keep("verdicts", "crawldb/verdicts", "generate")
             refused = spent(engine)
             verdicts, rows = _read(engine)
@@ -216,15 +228,24 @@ class _Making:
             }
             lines, more = self._lines(name, rows), {KEYS_FILE: lambda: keys_bytes(self.listed)}
             division = Division.of(stores.config)
-            if {*map(list_number, stores.crawl.inbox.lists())} - {(-1, 0), *(one.number for one in self.lists)}:
+            if {*map(list_number, stores.crawl.inbox.lists())} - {
+                (-1, 0),
+                *(one.number for one in self.lists),
+            }:
                 return None  # of a version that came meanwhile
-            manifest = hand_over(stores.crawl, name, lines, division, facts=facts, scope=None, more=more)
+            manifest = hand_over(
+                stores.crawl, name, lines, division, facts=facts, scope=None, more=more
+            )
         return MadeList(name, manifest)
 
     def _folder(self) -> str:
         """Return the iteration's folder, which is made if necessary."""
         if self.current is None:
-            names: Row = {"run_id": self.run_id, "iteration": self.iteration, "batch_size": self.batch_size}
+            names: Row = {
+                "run_id": self.run_id,
+                "iteration": self.iteration,
+                "batch_size": self.batch_size,
+            }
             self.current = start_iteration(self.stores, **names, clock=lambda: self.now)
         return self.current.folder
 
@@ -233,7 +254,11 @@ class _Making:
 
         Damaged lists count too: nodes may have taken in a list of that name.
         """
-        storage, path, begin = self.stores.storage, self.stores.crawl.at(FileName.LISTS), f"{version.number}-"
+        storage, path, begin = (
+            self.stores.storage,
+            self.stores.crawl.at(FileName.LISTS),
+            f"{version.number}-",
+        )
         entries = storage.list(path) if storage.exists(path) else []
         names = [entry.name.removeprefix(FileName.DAMAGED_PREFIX) for entry in entries]
         numbers = [int(name.split("-")[1]) for name in names if name.startswith(begin)]
@@ -254,7 +279,10 @@ class _Making:
             none: Any = pa.nulls(len(rows), pa.string())
             earlier: Any = pc.replace_with_mask(none, is_recent, pa.array(texts, pa.string()))
             if plugins:
-                noted = [note(plugins, "before_parsing", row["metadata"], row) for row in rows.to_pylist()]
+                noted = [
+                    note(plugins, "before_parsing", row["metadata"], row)
+                    for row in rows.to_pylist()
+                ]
                 place = rows.schema.get_field_index("metadata")
                 rows = rows.set_column(place, "metadata", pa.array(noted, pa.string()))  # noqa: PLW2901
             yield from list_lines(name, rows.append_column("earlier", earlier))
@@ -270,7 +298,9 @@ def _read(engine: Engine) -> tuple[dict[str, Row], Iterator[pa.RecordBatch]]:
     head = next(batches, None)
     if head is None:
         return {}, batches
-    verdicts = {row["reason"]: row for row in head.slice(0, len(Reason)).to_pylist() if not row["is_url"]}
+    verdicts = {
+        row["reason"]: row for row in head.slice(0, len(Reason)).to_pylist() if not row["is_url"]
+    }
     return verdicts, chain([head.slice(len(verdicts))], batches)
 
 
@@ -280,12 +310,16 @@ def _waiting(stores: Stores, lists: Sequence[MadeList]) -> dict[str, int]:
     Such URLs are in the node's queue, by the newest segment, and in later lists, also of `krake retry`.
     """
     names = (name for name in stores.crawl.inbox.lists() if name.startswith(RETRY_LISTS))
-    manifests = ((name, stores.crawl.inbox.manifest_if_there(name, FileName.LISTS)) for name in names)
+    manifests = (
+        (name, stores.crawl.inbox.manifest_if_there(name, FileName.LISTS)) for name in names
+    )
     retries = [MadeList(name, manifest) for name, manifest in manifests if manifest is not None]
     found = dict.fromkeys(stores.config.servers, 0)
     for node in found:
         folders = islice(reversed(stores.crawl.folders()), OLDER_FOLDERS)
-        segment = next((one for name in folders if (one := stores.crawl.segment(name, node)).exists()), None)
+        segment = next(
+            (one for name in folders if (one := stores.crawl.segment(name, node)).exists()), None
+        )
         if segment is not None:
             found[node] = int(segment.manifest().get("queue_after") or 0)
         newest = int(segment.folder) if segment is not None else -1
@@ -305,7 +339,9 @@ def _opened(opening: AbstractContextManager[VersionWork], basis: _Basis) -> Iter
         _sort_values(work, basis)
         refuse(work)
         rooms, nodes = basis.rooms, list(basis.rooms)
-        if len(nodes) == 1 or stores.config.frontier.routing == "local":  # which divides a list evenly
+        if (
+            len(nodes) == 1 or stores.config.frontier.routing == "local"
+        ):  # which divides a list evenly
             rooms, nodes = {"": len(nodes) * min(rooms.values())}, []
         engine.values("owners", _owners(engine, nodes))
         engine.values("rooms", _rooms(rooms, basis.settings))
@@ -313,9 +349,18 @@ def _opened(opening: AbstractContextManager[VersionWork], basis: _Basis) -> Iter
             engine.view("failing", "crawldb/failing")
         else:
             engine.values("failing", pa.table({"host": pa.array([], pa.string())}))
-        looks_at_hosts = any((basis.settings.max_per_host, basis.settings.max_per_failing_host, basis.settings.spread))
+        looks_at_hosts = any(
+            (
+                basis.settings.max_per_host,
+                basis.settings.max_per_failing_host,
+                basis.settings.spread,
+            )
+        )
         engine.view("of_hosts", "crawldb/by_host" if looks_at_hosts else "crawldb/any_host")
-        engine.view("of_domains", "crawldb/by_domain" if basis.settings.max_per_domain else "crawldb/any_domain")
+        engine.view(
+            "of_domains",
+            "crawldb/by_domain" if basis.settings.max_per_domain else "crawldb/any_domain",
+        )
         engine.view("of_nodes", "crawldb/by_node")
         has_limit = basis.settings.top_n or basis.settings.requisites_top_n
         engine.view("judged", "crawldb/by_place" if has_limit else "crawldb/any_place")
@@ -340,9 +385,12 @@ def _rooms(rooms: Mapping[str, int], settings: GenerateConfig) -> pa.Table:
 
     A row has the node's room, and the share of one domain while other domains are due.
     """
-    ends = [room if settings.top_n is None else min(room, settings.top_n) for room in rooms.values()]
+    ends = [
+        room if settings.top_n is None else min(room, settings.top_n) for room in rooms.values()
+    ]
     shares = [
-        max(1, room) if settings.max_per_domain else share_of_domain(room, settings.max_per_host) for room in ends
+        max(1, room) if settings.max_per_domain else share_of_domain(room, settings.max_per_host)
+        for room in ends
     ]
     return pa.table({"node": list(rooms), "room": list(rooms.values()), "share": shares})
 
@@ -362,7 +410,11 @@ def _sort_values(work: VersionWork, basis: _Basis) -> None:
 def _settings(stores: Stores, basis: _Basis) -> pa.Table:
     """Return the table `settings`, which has one row."""
     config = basis.settings
-    least = None if config.min_score is None else Decimal(str(config.min_score)).quantize(Decimal("1e-9"))
+    least = (
+        None
+        if config.min_score is None
+        else Decimal(str(config.min_score)).quantize(Decimal("1e-9"))
+    )
     of_host = (config.max_per_host, config.max_per_failing_host)
     values: dict[str, tuple[Any, Any]] = {
         "now": (utc(basis.now), pa.timestamp("us", "UTC")),
@@ -390,10 +442,14 @@ def _refused(stores: Stores, engine: Engine) -> list[bytes]:
     urls, chain = stores.config.urls, Chain(stores.config.urls, Scope.CRAWLDB)
     if not urls.rules and chain.is_empty:
         return []
-    judge = UrlFilter(replace(urls, scope="any", normalizers=ChainsConfig(), filters=ChainsConfig()), ())
+    judge = UrlFilter(
+        replace(urls, scope="any", normalizers=ChainsConfig(), filters=ChainsConfig()), ()
+    )
     rows = engine.rows("crawldb/due")
     return [
-        row["key"] for row in rows if not judge.verdict(row["url"], row["host"], 0)[0] or chain.objection(row["url"])
+        row["key"]
+        for row in rows
+        if not judge.verdict(row["url"], row["host"], 0)[0] or chain.objection(row["url"])
     ]
 
 
@@ -401,7 +457,9 @@ def _owners(engine: Engine, nodes: Sequence[str]) -> pa.Table:
     """Return the owner of each host, where there are several nodes."""
     hosts = [row["host"] for row in engine.rows("crawldb/hosts")] if nodes else []
     owner = Owners(nodes).owner if nodes else str
-    return pa.table({"host": pa.array(hosts, pa.string()), "node": pa.array(map(owner, hosts), pa.string())})
+    return pa.table(
+        {"host": pa.array(hosts, pa.string()), "node": pa.array(map(owner, hosts), pa.string())}
+    )
 
 
 def _taken_out(stores: Stores, segment: str) -> Collection[bytes] | None:
@@ -502,13 +560,20 @@ class _ListQuestion:
         except DamagedFileError:
             version = newest_version(stores)
         if version is None:
-            raise InputError(f"{stores.crawl.path}: has no CrawlDb any more; run `krake crawldb rebuild`")
+            raise InputError(
+                f"{stores.crawl.path}: has no CrawlDb any more; run `krake crawldb rebuild`"
+            )
         statuses = facts["settings"]["statuses"]
         settings = GenerateConfig(**{**facts["settings"], "statuses": statuses and tuple(statuses)})
         key = key_of(url)
         held = held_urls(stores, older, facts["now"], key if only_its_leases else None)
         only_requisites = is_of_requisites(stores.config, facts["iteration"])
-        return cls(newest, older, key, _Basis(version, settings, held, facts["rooms"], facts["now"], only_requisites))
+        return cls(
+            newest,
+            older,
+            key,
+            _Basis(version, settings, held, facts["rooms"], facts["now"], only_requisites),
+        )
 
     def answer(self, stores: Stores, reason: Reason) -> dict[str, Any]:
         """Return the answer of `explain`.
@@ -518,9 +583,15 @@ class _ListQuestion:
         is_later = self.basis.version.number != self.newest.number[0]
         if is_later and has_key(stores, self.newest, self.key):
             reason = Reason.LISTED
-        facts: dict[str, Any] = {"list": self.newest.name, "now": self.newest.manifest["now"], "reason": reason}
+        facts: dict[str, Any] = {
+            "list": self.newest.name,
+            "now": self.newest.manifest["now"],
+            "reason": reason,
+        }
         held = self.basis.held
-        holders = held.filter(pc.equal(held.column("key"), pa.scalar(self.key, pa.binary(20)))).column("list")
+        holders = held.filter(
+            pc.equal(held.column("key"), pa.scalar(self.key, pa.binary(20)))
+        ).column("list")
         if reason is Reason.LEASED and len(holders):
             facts["held_by"] = self.older[holders[0].as_py()].name
         if is_later:

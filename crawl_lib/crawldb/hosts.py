@@ -35,7 +35,9 @@ class HostStatistics:
     mean_bytes: int | None
 
 
-def host_statistics(stores: Stores, version: Version, *, now: datetime) -> Generator[HostStatistics]:
+def host_statistics(
+    stores: Stores, version: Version, *, now: datetime
+) -> Generator[HostStatistics]:
     """Yield the statistics of each host, most URLs first, then by name.
 
     `now`: decides which URLs are due. A visit counts if the version has taken it in and its segment still exists.
@@ -44,7 +46,9 @@ def host_statistics(stores: Stores, version: Version, *, now: datetime) -> Gener
     segments = [stores.crawl.segment(*name.split("/")) for name in version.manifest["segments"]]
     with VersionWork.to_read(stores) as work:
         Versions(stores, CRAWLDB).give(version, work.engine, "crawldb")
-        readers = (SegmentReader(stores.storage, segment.path) for segment in segments if segment.exists())
+        readers = (
+            SegmentReader(stores.storage, segment.path) for segment in segments if segment.exists()
+        )
         there = [reader.verified(PAGES_NAME, stores) for reader in readers]
         work.engine.tables("pages", there, PAGES_SCHEMA)
         work.engine.values("settings", pa.table({"now": pa.array([now], TIME)}))

@@ -62,11 +62,17 @@ class SeedFacts:
         value = json_object(metadata)
         fixed = _whole(value.get("interval_fixed_s"), 1)
         interval = _whole(value.get("interval_s"), 1)
-        return cls(_score(value.get("score")), fixed or interval, fixed, _whole(value.get("max_depth"), 0))
+        return cls(
+            _score(value.get("score")), fixed or interval, fixed, _whole(value.get("max_depth"), 0)
+        )
 
 
 def _whole(text: Any, least: int) -> int | None:
-    return int(text) if str(text).isascii() and str(text).isdigit() and least <= int(text) < UNLIMITED else None
+    return (
+        int(text)
+        if str(text).isascii() and str(text).isdigit() and least <= int(text) < UNLIMITED
+        else None
+    )
 
 
 def _score(text: Any) -> Decimal | None:
@@ -92,7 +98,10 @@ class UpdateInputs(SegmentInputs):
 
         Segments are named by their place, the oldest first.
         """
-        places = {folder: turn for turn, folder in enumerate(dict.fromkeys(ref.folder for ref, _ in self.segments))}
+        places = {
+            folder: turn
+            for turn, folder in enumerate(dict.fromkeys(ref.folder for ref, _ in self.segments))
+        }
         return [
             {"segment": segment, "turn": places[ref.folder], "moment": _time_of(ref.folder)}
             for segment, (ref, _) in enumerate(self.segments)
@@ -115,12 +124,18 @@ class UpdateInputs(SegmentInputs):
         """
         storage, seen = self.stores.storage, f"seed_{self.stores.config.crawldb.seeds}"
         for name, named in self.seeds:
-            later = [began for segment, began in begun if int(segment.partition("/")[0]) >= named.timestamp()]
+            later = [
+                began
+                for segment, began in begun
+                if int(segment.partition("/")[0]) >= named.timestamp()
+            ]
             at = min([named, *later])
             where = f"{self.stores.crawl.inbox.path(name)}/{OUTLINKS_NAME}"
             for mapping in self.stores.crawl.inbox.manifest(name)["outlinks"].values():
                 part = part_mapping(mapping, where)
-                lines = read_outlinks(storage.open_read(where, part.offset, part.length), where, part.count)
+                lines = read_outlinks(
+                    storage.open_read(where, part.offset, part.length), where, part.count
+                )
                 for line in self.stores.until_stopped(lines):
                     queued, _ = decode_line(line, where)
                     facts = SeedFacts.of(queued.metadata)
@@ -131,9 +146,19 @@ class UpdateInputs(SegmentInputs):
                         "due": SINCE_EVER,
                         "seen": seen,
                     }
-                    asked = {"score": facts.score, "interval_s": facts.interval_s, "depth": queued.depth}
+                    asked = {
+                        "score": facts.score,
+                        "interval_s": facts.interval_s,
+                        "depth": queued.depth,
+                    }
                     key = sha1(queued.url.encode()).digest()
-                    yield {"key": key, "folder": name, "metadata": queued.metadata or None, **known, **asked}
+                    yield {
+                        "key": key,
+                        "folder": name,
+                        "metadata": queued.metadata or None,
+                        **known,
+                        **asked,
+                    }
 
     def hop_rows(
         self, hops: Iterable[dict[str, Any]], counted: dict[tuple[bytes, int], int]
@@ -146,12 +171,16 @@ class UpdateInputs(SegmentInputs):
         index of sitemaps.
         """
         most = self.stores.config.fetch.max_redirects
-        led: dict[bytes, tuple[datetime, int]] = {}  # by target: when something led there first, and the fewest hops
+        led: dict[
+            bytes, tuple[datetime, int]
+        ] = {}  # by target: when something led there first, and the fewest hops
         for row in self.stores.until_stopped(hops):
             url, redirects = row["redirect_url"], 1 + _hops_to(row, led.get(row["key"]))
             key = sha1(url.encode()).digest()
             if not row["is_link"] and (
-                redirects > most or key == row["key"] or not self._accepts(row["segment"], url, row["depth"])
+                redirects > most
+                or key == row["key"]
+                or not self._accepts(row["segment"], url, row["depth"])
             ):
                 continue
             first, fewest = led.get(key, (row["moment"], redirects))
@@ -161,10 +190,24 @@ class UpdateInputs(SegmentInputs):
                 continue
             facts = SeedFacts.of(row["metadata"])
             limit = UNLIMITED if facts.max_depth is None else facts.max_depth
-            score = next((one for one in (row["score"], facts.score) if one is not None), Decimal(0))
+            score = next(
+                (one for one in (row["score"], facts.score) if one is not None), Decimal(0)
+            )
             origin = {"source": row["key"], "segment": row["segment"], "given": Decimal(0)}
-            place = {"key": key, "url": url, "moment": row["moment"], "depth": row["depth"], "redirects": redirects}
-            yield {**place, "max_depth": limit, "score": score, "counts": int(row["is_other"]), **origin}
+            place = {
+                "key": key,
+                "url": url,
+                "moment": row["moment"],
+                "depth": row["depth"],
+                "redirects": redirects,
+            }
+            yield {
+                **place,
+                "max_depth": limit,
+                "score": score,
+                "counts": int(row["is_other"]),
+                **origin,
+            }
 
     def requisite_rows(self, moved: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         """Yield rows of requisites to which redirects of requisites lead.
@@ -181,7 +224,13 @@ class UpdateInputs(SegmentInputs):
             key = sha1(url.encode()).digest()
             accepted, _ = url_filter.verdict_on_requisite(url, host_of(url), domain)
             if accepted and steps <= MOST_STEPS and key != row["key"]:
-                yield {"key": key, "url": url, "moment": row["moment"], "before": row["before"], "steps": steps}
+                yield {
+                    "key": key,
+                    "url": url,
+                    "moment": row["moment"],
+                    "before": row["before"],
+                    "steps": steps,
+                }
 
     def _accepts(self, segment: int, url: str, depth: int) -> bool:
         """Return whether a redirect's target is in the iteration's scope.
@@ -192,8 +241,12 @@ class UpdateInputs(SegmentInputs):
         if folder not in self._filters:
             iteration = self.stores.crawl.folder(folder).iteration()
             self._follows[folder] = iteration.kind is not Kind.LIVE
-            scope = set[str]() if not iteration.is_round else self.stores.crawl.scopes.read(iteration)
-            self._filters[folder] = UrlFilter(self.stores.config.urls, scope, self.stores.config.traps)
+            scope = (
+                set[str]() if not iteration.is_round else self.stores.crawl.scopes.read(iteration)
+            )
+            self._filters[folder] = UrlFilter(
+                self.stores.config.urls, scope, self.stores.config.traps
+            )
         accepted, rule = self._filters[folder].verdict(url, host_of(url), depth)
         return self._follows[folder] and (accepted or (rule == "scope" and depth == 0))
 
@@ -234,7 +287,9 @@ def find_inputs(stores: Stores, parent: Version | None) -> UpdateInputs:
     known = parent.manifest if parent else {"segments": {}, "seeds": []}
     found = find_segments(stores, known["segments"])
     new = [name for name in stores.crawl.inbox.seeds() if name not in known["seeds"]]
-    empty = tuple(name for name in new if not stores.crawl.inbox.manifest(name)["accepted"])  # most runs are given none
+    empty = tuple(
+        name for name in new if not stores.crawl.inbox.manifest(name)["accepted"]
+    )  # most runs are given none
     came = sorted(_times(stores, set(new).difference(empty)), key=lambda pair: (pair[1], pair[0]))
     return UpdateInputs(stores, found.there, found.taken_out, found.segments, tuple(came), empty)
 

@@ -87,7 +87,10 @@ def aside_lists(stores: Stores) -> list[MadeList]:
         if entry.name.startswith(FileName.DAMAGED_PREFIX) and list_number(name) > (0, 0):
             with suppress(DamagedFileError, PathNotFoundError, KeyError, TypeError, AttributeError):
                 one = MadeList(name, crawl.inbox.manifest(entry.name, FileName.LISTS), entry.name)
-                folder, nodes = one.manifest["folder"], [node for node in one.manifest["nodes"] if one.count_of(node)]
+                folder, nodes = (
+                    one.manifest["folder"],
+                    [node for node in one.manifest["nodes"] if one.count_of(node)],
+                )
                 if all(crawl.segment(folder, node).exists() for node in nodes):
                     _read_keys(stores, one)
                     found.append(one)
@@ -107,12 +110,25 @@ def list_lines(name: str, rows: pa.RecordBatch) -> list[bytes]:
     `rows`: of the CrawlDb, and the column `earlier`: captures (`Earlier`) or null.
     """
     column: Callable[[str], Any] = rows.column
-    depth, redirects, retries = (column(of).cast(pa.string()) for of in ("depth", "redirects", "retries"))
+    depth, redirects, retries = (
+        column(of).cast(pa.string()) for of in ("depth", "redirects", "retries")
+    )
     has_steps = pc.and_(
-        pc.equal(column("status"), pa.scalar(Status.REQUISITE, pa.string())), pc.greater(column("depth"), pa.scalar(0))
+        pc.equal(column("status"), pa.scalar(Status.REQUISITE, pa.string())),
+        pc.greater(column("depth"), pa.scalar(0)),
     )
     hops: Any = pc.if_else(has_steps, pc.binary_join_element_wise(redirects, depth, "E"), redirects)
-    fields = (column("url"), "", depth, hops, HANDED_ON, column("metadata").fill_null(""), retries, "0", name)
+    fields = (
+        column("url"),
+        "",
+        depth,
+        hops,
+        HANDED_ON,
+        column("metadata").fill_null(""),
+        retries,
+        "0",
+        name,
+    )
     lines: Any = pc.binary_join_element_wise(*fields, column("earlier"), "\t", null_handling="skip")
     return list(lines.cast(pa.binary()).to_pylist())
 
@@ -128,7 +144,9 @@ def keys_bytes(listed: Sequence[pa.RecordBatch]) -> bytes:
     return out.getvalue()
 
 
-def held_urls(stores: Stores, lists: Sequence[MadeList], now: int, key: bytes | None = None) -> pa.Table:
+def held_urls(
+    stores: Stores, lists: Sequence[MadeList], now: int, key: bytes | None = None
+) -> pa.Table:
     """Return the URLs that lists still lease.
 
     The columns are key, fetched_time, until and `list`, the place in `lists`.
@@ -141,7 +159,9 @@ def held_urls(stores: Stores, lists: Sequence[MadeList], now: int, key: bytes | 
             keys = _read_keys(stores, one, key)
             until = pa.array([utc(one.until)] * len(keys), _TIME)
             tables.append(
-                keys.append_column("until", until).append_column("list", pa.array([place] * len(keys), pa.int32()))
+                keys.append_column("until", until).append_column(
+                    "list", pa.array([place] * len(keys), pa.int32())
+                )
             )
     schema = KEYS_SCHEMA.append(pa.field("until", _TIME)).append(pa.field("list", pa.int32()))
     return pa.concat_tables([schema.empty_table(), *tables])
@@ -161,13 +181,21 @@ def _read_keys(stores: Stores, one: MadeList, key: bytes | None = None) -> pa.Ta
     try:
         data = stores.storage.read_bytes(path)
     except PathNotFoundError as error:
-        if not stores.storage.exists(folder):  # another `generate` has deleted the list: it holds nothing any more
+        if not stores.storage.exists(
+            folder
+        ):  # another `generate` has deleted the list: it holds nothing any more
             return KEYS_SCHEMA.empty_table()
         raise DamagedFileError(f"{error}; run `krake fsck --repair`") from error
     if hashlib.sha256(data).hexdigest() != one.manifest["files"][KEYS_FILE]:
-        raise DamagedFileError(f"{path}: is not what was written (SHA-256); run `krake fsck --repair`")
+        raise DamagedFileError(
+            f"{path}: is not what was written (SHA-256); run `krake fsck --repair`"
+        )
     keys = pq.read_table(io.BytesIO(data))
-    return keys if key is None else keys.filter(pc.equal(keys.column("key"), pa.scalar(key, pa.binary(20))))
+    return (
+        keys
+        if key is None
+        else keys.filter(pc.equal(keys.column("key"), pa.scalar(key, pa.binary(20))))
+    )
 
 
 def may_be_over(stores: Stores, lists: Sequence[MadeList]) -> list[int]:
@@ -184,7 +212,11 @@ def may_be_over(stores: Stores, lists: Sequence[MadeList]) -> list[int]:
 
 
 def delete_over(
-    stores: Stores, lists: Sequence[MadeList], places: Collection[int], unseen: Collection[int], now: int
+    stores: Stores,
+    lists: Sequence[MadeList],
+    places: Collection[int],
+    unseen: Collection[int],
+    now: int,
 ) -> int:
     """Delete lists that lease no URL any more; return how many.
 

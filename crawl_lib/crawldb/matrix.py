@@ -84,7 +84,9 @@ def matrix_table() -> pa.Table:
     The columns are `stored`, `seen`, the resulting status `believed`, `visit` and `content`. Raises KeyError if a pair
     is missing.
     """
-    head, _, *lines = ([cell.strip() for cell in line.split("|")[1:-1]] for line in MATRIX.strip().splitlines())
+    head, _, *lines = (
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in MATRIX.strip().splitlines()
+    )
     stored = head[1:-2]
     rows = [
         {"stored": one, "seen": line[0], "believed": cell, "visit": line[-2], "content": line[-1]}
@@ -101,4 +103,6 @@ def matrix_table() -> pa.Table:
 
 def outcome_table() -> pa.Table:
     """Return what each outcome means: columns `outcome` and `seen`."""
-    return pa.Table.from_pylist([{"outcome": str(one), "seen": seen} for one, seen in SEEN_OF_OUTCOME.items()])
+    return pa.Table.from_pylist(
+        [{"outcome": str(one), "seen": seen} for one, seen in SEEN_OF_OUTCOME.items()]
+    )

@@ -15,7 +15,13 @@ _CARRIED = ("config_digest", "segments", "seeds", "ranked")
 
 
 def revise(
-    stores: Stores, *, what: str, of: str, query: str, prepare: Callable[[VersionWork], None], now: datetime
+    stores: Stores,
+    *,
+    what: str,
+    of: str,
+    query: str,
+    prepare: Callable[[VersionWork], None],
+    now: datetime,
 ) -> Version:
     """Make a version from the newest one's rows by a query.
 
@@ -35,7 +41,12 @@ def revise(
         if before.get("revised") == revised:
             return parent
         carried: dict[str, Any] = {name: before[name] for name in _CARRIED if name in before}
-        facts = {**carried, "parent": parent.number, "now": int(now.timestamp()), "revised": revised}
+        facts = {
+            **carried,
+            "parent": parent.number,
+            "now": int(now.timestamp()),
+            "revised": revised,
+        }
 
         def rows(work: VersionWork, parent: Version = parent) -> Iterator[pa.RecordBatch]:
             versions.give(parent, work.engine, "crawldb")

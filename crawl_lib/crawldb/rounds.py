@@ -101,7 +101,9 @@ class Marks:
     def _standing(self, rows: Rows) -> pa.Table:
         scores = self.scores[rows["mark"]]
         known = scores != MISSING
-        return pa.table({"mark": rows["mark"][known], "segment": rows["segment"][known], "score": scores[known]})
+        return pa.table(
+            {"mark": rows["mark"][known], "segment": rows["segment"][known], "score": scores[known]}
+        )
 
     def _seed(self, rows: Rows) -> None:
         """Add the seeds that came before the round, as `after.sql` does."""
@@ -118,7 +120,11 @@ class Marks:
         """
         marks, sources = rows["mark"], rows["source"]
         known = np.where(sources < 0, MISSING, self.scores[sources])
-        np.maximum.at(self._gained, marks, _times(np.where(known == MISSING, rows["otherwise"], known), rows["factor"]))
+        np.maximum.at(
+            self._gained,
+            marks,
+            _times(np.where(known == MISSING, rows["otherwise"], known), rows["factor"]),
+        )
         self._is_open[marks[rows["is_open"] == 1]] = True
         self._is_fixing[marks[rows["depth"] == 0]] = True
         self._targets.append(_distinct(marks))

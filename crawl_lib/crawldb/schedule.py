@@ -51,7 +51,10 @@ def schedule_table(config: Config, *, ranked: bool = False) -> pa.Table:
 def facts_table(texts: Iterable[str]) -> pa.Table:
     """Return the facts that each text of metadata contains."""
     found = [(text, SeedFacts.of(text)) for text in texts]
-    rows = [{"metadata": text, "max_depth": facts.max_depth, "score": facts.score} for text, facts in found]
+    rows = [
+        {"metadata": text, "max_depth": facts.max_depth, "score": facts.score}
+        for text, facts in found
+    ]
     return pa.Table.from_pylist(rows, FACTS_SCHEMA)
 
 
@@ -72,7 +75,9 @@ class Kinds:
     def rows(self, answer: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         """Yield rows of `kinds`. `answer`: of `crawldb/kinds`."""
         for row in answer:
-            matching = tuple(place for place, (_, matches) in enumerate(self._rules) if matches(row))
+            matching = tuple(
+                place for place, (_, matches) in enumerate(self._rules) if matches(row)
+            )
             kind = matching, SeedFacts.of(row["metadata"]).interval_fixed_s
             if kind != ((), None):
                 yield {**row, "sort": self._classes.setdefault(kind, len(self._classes))}
@@ -86,8 +91,14 @@ class Kinds:
         for (matching, fixed_s), number in self._classes.items():
             for status in Status:
                 rules = [self._rules[place][0] for place in matching]
-                rule = next((one for one in rules if one.status in (None, status)), ScheduleRuleConfig())
-                limits = {"fixed_s": fixed_s or rule.fixed_s, "least_s": rule.min_s, "most_s": rule.max_s}
+                rule = next(
+                    (one for one in rules if one.status in (None, status)), ScheduleRuleConfig()
+                )
+                limits = {
+                    "fixed_s": fixed_s or rule.fixed_s,
+                    "least_s": rule.min_s,
+                    "most_s": rule.max_s,
+                }
                 rows.append({"sort": number, "status": str(status), **limits})
         return pa.Table.from_pylist(rows, LIMITS_SCHEMA)
 
@@ -102,7 +113,9 @@ def _matcher(rule: ScheduleRuleConfig) -> Callable[[dict[str, str]], bool]:
             return False
         if rule.kind == "domain" and host != rule.value and not host.endswith(f".{rule.value}"):
             return False
-        if rule.mime_type is not None and not fnmatch.fnmatchcase(row["mime"], rule.mime_type.lower()):
+        if rule.mime_type is not None and not fnmatch.fnmatchcase(
+            row["mime"], rule.mime_type.lower()
+        ):
             return False
         return not name or json_object(row["metadata"]).get(name) == value
 

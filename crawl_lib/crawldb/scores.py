@@ -11,7 +11,10 @@ from crawl_lib.crawldb.inputs import SEEDS_SCHEMA
 from crawl_lib.scoring import Scoring
 from crawl_lib.versions import VersionWork, columns
 
-_SHARES, _SCORES = columns("key bytes, segment int32, given score"), columns("key bytes, score score")
+_SHARES, _SCORES = (
+    columns("key bytes, segment int32, given score"),
+    columns("key bytes, score score"),
+)
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,15 @@ CRAWLDB = Family(
     schema=CRAWLDB_SCHEMA,
     made_again="the version before it counts, and the next update makes what it lacks",
     rebuilt="run `krake crawldb rebuild`",
-    dictionary=("host", "domain", "status", "fetch_status", "capture_segment", "capture_file", "metadata"),
+    dictionary=(
+        "host",
+        "domain",
+        "status",
+        "fetch_status",
+        "capture_segment",
+        "capture_file",
+        "metadata",
+    ),
     counted={"status": "statuses"},
 )
 """A version's manifest has `parent` (a number, or null), `now` (POSIX seconds), `config_digest`, `segments` (those

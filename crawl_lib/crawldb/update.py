@@ -112,13 +112,17 @@ def filter_crawldb(stores: Stores, *, now: datetime) -> Version:
     """
     while True:
         if (parent := newest_version(stores)) is None:
-            raise InputError(f"{Versions(stores, CRAWLDB).folder}: there is no version yet; run an update first")
+            raise InputError(
+                f"{Versions(stores, CRAWLDB).folder}: there is no version yet; run an update first"
+            )
         inputs = replace(find_inputs(stores, parent), segments=(), seeds=())
         if version := _grown(stores, parent, inputs, now):
             return version
 
 
-def _grown(stores: Stores, parent: Version | None, inputs: UpdateInputs, now: datetime) -> Version | None:
+def _grown(
+    stores: Stores, parent: Version | None, inputs: UpdateInputs, now: datetime
+) -> Version | None:
     """Return the next version.
 
     None: another update has made a version of that number.
@@ -127,7 +131,10 @@ def _grown(stores: Stores, parent: Version | None, inputs: UpdateInputs, now: da
     number = versions.next_number()
     known = parent.manifest["seeds"] if parent else ()
     seeds = {*known, *inputs.empty, *(name for name, _ in inputs.seeds)}
-    facts = {**inputs.facts(parent, now), "seeds": sorted(seeds.intersection(stores.crawl.inbox.seeds()))}
+    facts = {
+        **inputs.facts(parent, now),
+        "seeds": sorted(seeds.intersection(stores.crawl.inbox.seeds())),
+    }
     if (rank := rank_of(parent)) is not None:
         facts["ranked"] = rank
     scoring = Scoring.of(stores.config, now=facts["now"], version=number)
@@ -196,7 +203,11 @@ class _Update:
                 self.engine.view("base", "crawldb/base")
             self.scores.judge()
             self._define("needed", "met", *_STEPS_OF_ROWS)
-            stage = f"crawldb.update, {number} of {len(shares)}" if len(shares) > 1 else "crawldb.update"
+            stage = (
+                f"crawldb.update, {number} of {len(shares)}"
+                if len(shares) > 1
+                else "crawldb.update"
+            )
             yield from self.engine.stream("crawldb/rows", GROUP_ROWS, stage)
 
     def _define(self, *steps: str) -> None:
@@ -221,10 +232,14 @@ class _Update:
         self.inputs.give(engine, "pages_given", "all_links")
         Versions(self.stores, CRAWLDB).give(self.parent, engine, "all_old")
         self.scores.scoring.read_pages(engine, "pages_given")
-        self.work.keep("texts", _SIGNATURES, self._signatures([segment for segment, _ in self.inputs.segments]))
+        self.work.keep(
+            "texts", _SIGNATURES, self._signatures([segment for segment, _ in self.inputs.segments])
+        )
         engine.values("outcomes", outcome_table())
         engine.values("there", numbered(map(str, self.inputs.there)))
-        shares = ["true"] if self.scores.looks_at_links else engine.shares(engine.value("crawldb/size"))
+        shares = (
+            ["true"] if self.scores.looks_at_links else engine.shares(engine.value("crawldb/size"))
+        )
         engine.view("captures", "crawldb/captures")
         self._narrow("true", "links", "old")
         return shares
@@ -295,7 +310,10 @@ class _Update:
         hops_given = engine.rows("crawldb/hops") if engine.value("crawldb/any_hop") else ()
         rows = self.inputs.hop_rows(hops_given, counted)
         self.work.keep_rows("hops_found", HOPS_SCHEMA, rows)
-        hops = [{"key": key, "segment": segment, "redirects": count} for (key, segment), count in counted.items()]
+        hops = [
+            {"key": key, "segment": segment, "redirects": count}
+            for (key, segment), count in counted.items()
+        ]
         engine.values("counted", table_of(hops, COUNTED_SCHEMA))
         engine.values("standing", _STANDING.empty_table())
         engine.values("ended", _ENDED.empty_table())
@@ -310,7 +328,9 @@ class _Update:
             self._narrow(group, "links", "events")
             if needs:
                 engine.view("needing", "crawldb/needing")
-                engine.keep("needs_of_links", "crawldb/needs_of_links", "crawldb.links", more=number > 0)
+                engine.keep(
+                    "needs_of_links", "crawldb/needs_of_links", "crawldb.links", more=number > 0
+                )
             self._hand_on()
             if count == 1 and not self.scores.looks_at_links:
                 engine.view("said", "crawldb/said")
@@ -335,7 +355,9 @@ class _Update:
         engine.view("needing", "crawldb/needing")
         rows = self.inputs.requisite_rows(engine.rows("crawldb/moved_requisites"))
         self.work.keep_rows("needs_of_redirects", NEEDS_SCHEMA, rows)
-        engine.define("all_needs", "select * from needs_of_links union all select * from needs_of_redirects")
+        engine.define(
+            "all_needs", "select * from needs_of_links union all select * from needs_of_redirects"
+        )
 
     def _give(self) -> None:
         """Define new links and redirects, with the scores of their pages.
@@ -367,7 +389,9 @@ class _Update:
         self._narrow("true", "seeds", "events")
         self._hand_on()
         marks = Marks()
-        self.work.keep("marks", MARKS_SCHEMA, marks.numbered(engine.stream("crawldb/marks", GROUP_ROWS)))
+        self.work.keep(
+            "marks", MARKS_SCHEMA, marks.numbered(engine.stream("crawldb/marks", GROUP_ROWS))
+        )
         steps = engine.stream("crawldb/steps", GROUP_ROWS, "crawldb.scores")
         self.work.keep("stood", STOOD_SCHEMA, marks.stood(self.stores.until_stopped(steps)))
         self.work.keep("left_over", LEFT_SCHEMA, marks.left())
@@ -402,7 +426,10 @@ class _Update:
             engine.define("states", f"select * from state_{place}")
             engine.view("before", "crawldb/before")
         if waves > 1:
-            engine.define("all_states", " union all ".join(f"select * from state_{one}" for one in range(1, waves)))
+            engine.define(
+                "all_states",
+                " union all ".join(f"select * from state_{one}" for one in range(1, waves)),
+            )
             engine.view("states", "crawldb/states")
             engine.view("before", "crawldb/before")
         engine.view("turn", "crawldb/last_turn")
@@ -443,4 +470,6 @@ def _filled(
 
 def _domains_of(hosts: "pa.Array[Any]") -> "pa.Array[Any]":
     found = hosts.dictionary_encode()
-    return pa.array([_domain_of(str(host)) for host in found.dictionary.to_pylist()], pa.string()).take(found.indices)
+    return pa.array(
+        [_domain_of(str(host)) for host in found.dictionary.to_pylist()], pa.string()
+    ).take(found.indices)

@@ -189,7 +189,11 @@ class Inbox:
 
         No name is a number, as names of iterations are.
         """
-        return [(name, kind) for kind in (FileName.SEEDS, FileName.LISTS) for name in self._crawl.names(kind)]
+        return [
+            (name, kind)
+            for kind in (FileName.SEEDS, FileName.LISTS)
+            for name in self._crawl.names(kind)
+        ]
 
     def path(self, name: str, kind: str = FileName.SEEDS) -> str:
         """Return the folder of injected seeds, or of a list."""
@@ -255,11 +259,19 @@ class Scopes:
         Files of deleted iterations are among them.
         """
         names = self._crawl.names(FileName.SCOPE, files=True)
-        return [self._crawl.at(FileName.SCOPE, name) for name in names if not _SCOPE_NAME.fullmatch(name)]
+        return [
+            self._crawl.at(FileName.SCOPE, name)
+            for name in names
+            if not _SCOPE_NAME.fullmatch(name)
+        ]
 
     def digests(self) -> list[str]:
         """Return the digests of the scopes that are kept by their content."""
-        return [name for name in self._crawl.names(FileName.SCOPE, files=True) if _SCOPE_NAME.fullmatch(name)]
+        return [
+            name
+            for name in self._crawl.names(FileName.SCOPE, files=True)
+            if _SCOPE_NAME.fullmatch(name)
+        ]
 
 
 class CrawlDirectory:
@@ -301,7 +313,9 @@ class CrawlDirectory:
         """
         folder, _, node = "/".join(text.rstrip("/").split("/")[-2:]).rpartition("/")
         if not folder.isdecimal() or not node or node.startswith("."):
-            raise InputError(f"{text}: is no segment; name it <folder>/<node>, such as 1795000000/node-a")
+            raise InputError(
+                f"{text}: is no segment; name it <folder>/<node>, such as 1795000000/node-a"
+            )
         return self.segment(folder, node)
 
     def names(self, *below: str, files: bool = False) -> list[str]:
@@ -313,7 +327,11 @@ class CrawlDirectory:
             entries = self.storage.list(self.at(*below))
         except PathNotFoundError:
             return []
-        return [entry.name for entry in entries if entry.is_dir is not files and not entry.name.startswith(".")]
+        return [
+            entry.name
+            for entry in entries
+            if entry.is_dir is not files and not entry.name.startswith(".")
+        ]
 
     def folders(self) -> list[str]:
         """Return the names of the iterations' folders, oldest first.
@@ -325,7 +343,11 @@ class CrawlDirectory:
     def listed(self) -> str:
         """Name the newest iterations, for messages about a missing one."""
         names = self.folders()
-        return f"there are {', '.join(names[-10:])} ({len(names)} in all)" if names else "there are none yet"
+        return (
+            f"there are {', '.join(names[-10:])} ({len(names)} in all)"
+            if names
+            else "there are none yet"
+        )
 
     def newest(self) -> str:
         """Return the newest iteration's folder, "" if there is none."""
@@ -338,9 +360,15 @@ class CrawlDirectory:
 
     def segments(self) -> "list[SegmentRef]":
         """Return all segments, by iteration and node."""
-        return [self.segment(folder, node) for folder in self.folders() for node in self.folder(folder).segments()]
+        return [
+            self.segment(folder, node)
+            for folder in self.folders()
+            for node in self.folder(folder).segments()
+        ]
 
-    def find(self, run_id: str, number: int | None, *, among: Sequence[str] | None = None) -> Iteration | None:
+    def find(
+        self, run_id: str, number: int | None, *, among: Sequence[str] | None = None
+    ) -> Iteration | None:
         """Find the folder of a run's iteration, None without one.
 
         Raises StoppedError.

@@ -40,7 +40,10 @@ class Forget:
 
     def to_bytes(self) -> bytes:
         """Return the bytes of the file."""
-        head, keys = dict(zip(_OLD, (self.time_us, len(self.keys), self.lower), strict=True)), self.keys.tobytes()
+        head, keys = (
+            dict(zip(_OLD, (self.time_us, len(self.keys), self.lower), strict=True)),
+            self.keys.tobytes(),
+        )
         return sealed_json({**head, _KEYS_DIGEST: sha1(keys).hexdigest()}) + keys
 
     @classmethod
@@ -51,13 +54,19 @@ class Forget:
             value = unsealed_or_old(head, _OLD)
             time_us, count, lower = int(value["time_us"]), int(value["keys"]), dict(value["lower"])
         except (ValueError, KeyError, TypeError) as error:
-            raise DamagedFileError(f"{where}: is not a list of forgotten keys: {error!r}") from error
+            raise DamagedFileError(
+                f"{where}: is not a list of forgotten keys: {error!r}"
+            ) from error
         digest = sha1(keys).hexdigest()
         if len(keys) != KEY_BYTES * count or value.get(_KEYS_DIGEST, digest) != digest:
             raise DamagedFileError(f"{where}: has not the {count} keys of 20 bytes that it says")
         found = np.frombuffer(keys, f"S{KEY_BYTES}")
         return cls(
-            name.removeprefix(FileName.OPEN_PREFIX), time_us, found, lower, name.startswith(FileName.OPEN_PREFIX)
+            name.removeprefix(FileName.OPEN_PREFIX),
+            time_us,
+            found,
+            lower,
+            name.startswith(FileName.OPEN_PREFIX),
         )
 
 
@@ -67,9 +76,15 @@ class Forgotten:
     def __init__(self, crawl: CrawlDirectory) -> None:
         """Read it. Raises DamagedFileError naming the file."""
         storage, self.folder = crawl.storage, crawl.at(FileName.FORGOTTEN)
-        names = [entry.name for entry in storage.list(self.folder)] if storage.exists(self.folder) else []
+        names = (
+            [entry.name for entry in storage.list(self.folder)]
+            if storage.exists(self.folder)
+            else []
+        )
         self.decisions = [
-            Forget.from_bytes(storage.read_bytes(f"{self.folder}/{name}"), name, f"{self.folder}/{name}")
+            Forget.from_bytes(
+                storage.read_bytes(f"{self.folder}/{name}"), name, f"{self.folder}/{name}"
+            )
             for name in names
             if not name.startswith(".") or name.startswith(FileName.OPEN_PREFIX)
         ]

@@ -151,9 +151,14 @@ class HeldNotes:
             while block := file.read(_READ_KEYS * KEY_BYTES):
                 digest.update(block)
                 size += len(block)
-                yield [block[at : at + KEY_BYTES] for at in range(0, len(block) - len(block) % KEY_BYTES, KEY_BYTES)]
+                yield [
+                    block[at : at + KEY_BYTES]
+                    for at in range(0, len(block) - len(block) % KEY_BYTES, KEY_BYTES)
+                ]
         if size != note.count * KEY_BYTES or digest.hexdigest() != note.sha256:
-            raise _damaged(path, note.node, f"its {size} bytes are not the {note.count} keys that were noted")
+            raise _damaged(
+                path, note.node, f"its {size} bytes are not the {note.count} keys that were noted"
+            )
 
     def take_away(self) -> None:
         """Delete the note, also an unfinished one, before a task begins."""
@@ -173,4 +178,6 @@ class HeldNotes:
 
 
 def _damaged(path: str, node: str, problem: str) -> DamagedFileError:
-    return DamagedFileError(f"{path}: {problem}; run `{HeldNotes.command(node)}` on its machine, which writes it again")
+    return DamagedFileError(
+        f"{path}: {problem}; run `{HeldNotes.command(node)}` on its machine, which writes it again"
+    )

@@ -48,7 +48,9 @@ class Starts:
     @staticmethod
     def hidden_prefix(run_id: str, iteration: int) -> str:
         """Return the prefix of hidden folders of an iteration's attempts."""
-        return f"{FileName.START_PREFIX}{hashlib.sha1(f'{iteration} {run_id}'.encode()).hexdigest()}-"
+        return (
+            f"{FileName.START_PREFIX}{hashlib.sha1(f'{iteration} {run_id}'.encode()).hexdigest()}-"
+        )
 
     @staticmethod
     def is_choice(data: bytes) -> bool:
@@ -64,7 +66,9 @@ class Starts:
         `folders`: all, oldest first.
         """
         newest = choice.rpartition("-")[0]
-        return next((folder for folder in folders if newest.isdecimal() and int(folder) > int(newest)), None)
+        return next(
+            (folder for folder in folders if newest.isdecimal() and int(folder) > int(newest)), None
+        )
 
     def require_clock(self, folders: list[str], now_s: float) -> None:
         """Raise StorageError if the newest folder is a day ahead.
@@ -74,7 +78,10 @@ class Starts:
         """
         newest = int((folders or [self.NONE])[-1])
         if newest - now_s > _MOST_AHEAD_S:
-            ahead, today = (newest - now_s) / _MOST_AHEAD_S, time.strftime("%Y-%m-%d", time.gmtime(now_s))
+            ahead, today = (
+                (newest - now_s) / _MOST_AHEAD_S,
+                time.strftime("%Y-%m-%d", time.gmtime(now_s)),
+            )
             raise StorageError(
                 f"{self.crawl.path}/{newest}: the newest folder has the name of a time {ahead:.1f} days after this"
                 f" machine's clock ({today}). Set the clock if it is wrong; else the one that named the folder was:"
@@ -117,15 +124,26 @@ class Starts:
         older = [folder for folder in crawl.folders() if int(folder) < int(current.folder)]
         prefix = self.hidden_prefix(current.run_id, current.iteration).encode()
         register = self.choices((older or [self.NONE])[-1])
-        register.delete([n for n in register.numbers() if storage.read_bytes(register.path(n)).startswith(prefix)])
+        register.delete(
+            [
+                n
+                for n in register.numbers()
+                if storage.read_bytes(register.path(n)).startswith(prefix)
+            ]
+        )
 
     def is_passed_over(self, hidden: str) -> bool:
         """Return whether another folder follows instead of an attempt's hidden folder."""
         try:
-            follows = read_json(self.crawl.storage, self.crawl.at(hidden, FileName.ITERATION)).get(self.FOLLOWS)
+            follows = read_json(self.crawl.storage, self.crawl.at(hidden, FileName.ITERATION)).get(
+                self.FOLLOWS
+            )
         except (DamagedFileError, PathNotFoundError):
             return False
-        return isinstance(follows, str) and self.follower(self.crawl.folders(), f"{follows}-") is not None
+        return (
+            isinstance(follows, str)
+            and self.follower(self.crawl.folders(), f"{follows}-") is not None
+        )
 
     def choices(self, newest: str) -> Register:
         """Return the files that chose what follows a folder."""
@@ -163,8 +181,13 @@ class Starts:
         The name is max(now, newest folder + 1).
         """
         crawl = self.crawl
-        notes = [note for node in SettledNotes.nodes(crawl) if (note := SettledNotes(crawl, node).read())]
-        folders = [*crawl.folders(), *(folder for note in notes for folder in note.taken_in.folders())]
+        notes = [
+            note for node in SettledNotes.nodes(crawl) if (note := SettledNotes(crawl, node).read())
+        ]
+        folders = [
+            *crawl.folders(),
+            *(folder for note in notes for folder in note.taken_in.folders()),
+        ]
         name = max([int(clock()), *(int(folder) + 1 for folder in folders)])
         while True:
             try:

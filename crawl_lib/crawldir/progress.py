@@ -44,7 +44,9 @@ class NodeProgress:
         self._now.update(facts, phase=phase, **({"reason": reason} if reason else {}))
         if phase not in {"paused", "failed"}:
             self._started_s = time.monotonic()
-        with suppress(OSError) if phase == "failed" else nullcontext():  # the disk may be what is full
+        with (
+            suppress(OSError) if phase == "failed" else nullcontext()
+        ):  # the disk may be what is full
             self._report()
 
     def waiting(self, holder: str) -> None:
@@ -69,7 +71,9 @@ class NodeProgress:
         elapsed_s = time.monotonic() - self._started_s
         new = outcomes.total() - sum(worker["kept"] for worker in workers)
         rate = round(new / elapsed_s, 1) if elapsed_s > 0 else 0.0
-        self._now.update(_counts(outcomes), bytes=sum(worker["bytes"] for worker in workers), pages_per_s=rate)
+        self._now.update(
+            _counts(outcomes), bytes=sum(worker["bytes"] for worker in workers), pages_per_s=rate
+        )
         if time.monotonic() - self._last_s >= INTERVAL_S:
             self._report()
 

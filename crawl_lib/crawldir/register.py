@@ -33,7 +33,9 @@ class Register:
             entries = self.storage.list(self.folder)
         except PathNotFoundError:
             return []
-        return sorted(int(match[1]) for entry in entries if (match := pattern.fullmatch(entry.name)))
+        return sorted(
+            int(match[1]) for entry in entries if (match := pattern.fullmatch(entry.name))
+        )
 
     def newest(self) -> tuple[int, bytes]:
         """Return the largest number and its file's bytes.

@@ -82,8 +82,17 @@ class RetryNow:
         hosts, count = value["hosts"], value["keys"]
         if len(keys) != KEY_BYTES * (count or 0) or sha1(keys).hexdigest() != value["keys_sha1"]:
             raise ValueError(f"it has not the {count} keys of 20 bytes that it says")
-        found = None if count is None else frozenset(keys[at : at + KEY_BYTES] for at in range(0, len(keys), KEY_BYTES))
-        return cls(name, None if hosts is None else frozenset(hosts), found, bool(value["ignore_retry_after"]))
+        found = (
+            None
+            if count is None
+            else frozenset(keys[at : at + KEY_BYTES] for at in range(0, len(keys), KEY_BYTES))
+        )
+        return cls(
+            name,
+            None if hosts is None else frozenset(hosts),
+            found,
+            bool(value["ignore_retry_after"]),
+        )
 
 
 class RetryNowNotes:
@@ -120,8 +129,12 @@ class RetryNowNotes:
         try:
             return RetryNow.from_bytes(self._crawl.storage.read_bytes(path), name)
         except (ValueError, KeyError, TypeError) as error:
-            again = "run `krake fsck --repair`, which deletes it, and then `krake retry --now` again"
-            raise DamagedFileError(f"{path}: is not a note of `krake retry --now`: {error}; {again}") from error
+            again = (
+                "run `krake fsck --repair`, which deletes it, and then `krake retry --now` again"
+            )
+            raise DamagedFileError(
+                f"{path}: is not a note of `krake retry --now`: {error}; {again}"
+            ) from error
 
 
 def _time_us(name: str) -> int:

@@ -131,4 +131,8 @@ class SettledNotes:
             return None if settled.retired else settled.queue + settled.undecided
         if crawl.storage.exists(crawl.at(FileName.SETTLED, node)):
             return 0
-        return 0 if any(crawl.segment(folder, node).exists() for folder in reversed(crawl.folders())) else None
+        return (
+            0
+            if any(crawl.segment(folder, node).exists() for folder in reversed(crawl.folders()))
+            else None
+        )

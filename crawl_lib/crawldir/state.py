@@ -56,7 +56,10 @@ class FolderState:
         if self.index is not None:
             names = [node for node in self.index.get("missing", ()) if node in self.present]
         crawl = self.folder.crawl
-        return {node: crawl.segment(self.folder.name, node).manifest() for node in crawl.work.until_stopped(names)}
+        return {
+            node: crawl.segment(self.folder.name, node).manifest()
+            for node in crawl.work.until_stopped(names)
+        }
 
     @property
     def counts(self) -> dict[str, Any]:

@@ -22,7 +22,11 @@ class Unfilled:
 
     def names(self) -> list[str]:
         """Return the sources whose keys the tables lack; mostly none."""
-        return [entry.name for entry in self._storage.list(self.path)] if self._storage.exists(self.path) else []
+        return (
+            [entry.name for entry in self._storage.list(self.path)]
+            if self._storage.exists(self.path)
+            else []
+        )
 
     def add(self, names: Iterable[str]) -> None:
         """Write down that the tables lack the keys of some sources."""

@@ -73,7 +73,11 @@ def moved(removed: Removed, offset: int) -> int | None:
 
 
 def compact_segment(
-    stores: Stores, name: SegmentRef, *, dry_run: bool = False, clock: Callable[[], float] = time.time
+    stores: Stores,
+    name: SegmentRef,
+    *,
+    dry_run: bool = False,
+    clock: Callable[[], float] = time.time,
 ) -> CompactReport:
     """Write a segment again without its dropped pages.
 
@@ -81,7 +85,9 @@ def compact_segment(
     it first), StorageError.
     """
     if name.folder not in name.crawl.folders():
-        raise PathNotFoundError(f"{name.crawl.at(name.folder)}: there is no such iteration; {name.crawl.listed()}")
+        raise PathNotFoundError(
+            f"{name.crawl.at(name.folder)}: there is no such iteration; {name.crawl.listed()}"
+        )
     if not dry_run:
         finish_swaps(stores, name.folder)
     report = CompactReport(str(name))
@@ -94,19 +100,29 @@ def compact_segment(
             report.state = "dropped" if report.pages else "nothing"
             return report
         with scratch_folder(stores.config, f"repair-{name.folder}-{name.node}") as room:
-            manifest = _Compaction(stores, reader, room / "segment").build(report, utc_text(clock()))
+            manifest = _Compaction(stores, reader, room / "segment").build(
+                report, utc_text(clock())
+            )
             reached("curate.compact.built")
             replace_segment(stores, name, room / "segment", keep_old=False, clock=clock)
     except DamagedFileError as error:
         raise DamagedFileError(f"{error}; run `krake fsck --repair` first") from error
     report.state = "compacted"
-    report.bytes_after = sum(entry["size_bytes"] for entry in manifest.files) + len(manifest.to_bytes())
+    report.bytes_after = sum(entry["size_bytes"] for entry in manifest.files) + len(
+        manifest.to_bytes()
+    )
     return report
 
 
 class _Compaction:
     def __init__(self, stores: Stores, reader: SegmentReader, out: Path) -> None:
-        self.stores, self.storage, self.reader, self.path, self.out = stores, stores.storage, reader, reader.path, out
+        self.stores, self.storage, self.reader, self.path, self.out = (
+            stores,
+            stores.storage,
+            reader,
+            reader.path,
+            out,
+        )
         self.removed: dict[str, Removed] = {}
         self.retried = Counter[str]()
 
@@ -129,9 +145,13 @@ class _Compaction:
         name, data = encode_dropped(self.reader.taken_out - self._waiting())
         write_durable(self.out / name, data)
         fsync_dir(self.out)
-        gone = old.counts["pages"] - pages  # fewer than are dropped, if a salvage had lost the record of one
+        gone = (
+            old.counts["pages"] - pages
+        )  # fewer than are dropped, if a salvage had lost the record of one
         if gone > report.pages:
-            raise DamagedFileError(f"{self.path}: {report.pages} pages are dropped, but {gone} rows would go")
+            raise DamagedFileError(
+                f"{self.path}: {report.pages} pages are dropped, but {gone} rows would go"
+            )
         report.pages = gone
         report.links = old.counts["links"] - links
         done = {"what": "compact", "time": now, "krake_version": VERSION, "pages": report.pages}
@@ -157,13 +177,18 @@ class _Compaction:
         removed = self.removed[name] = []
         gone = 0
         group: list[Whole] = []
-        with self.storage.open_read(f"{self.path}/{name}") as file, (self.out / name).open("wb") as out:
+        with (
+            self.storage.open_read(f"{self.path}/{name}") as file,
+            (self.out / name).open("wb") as out,
+        ):
             file_id = FileId(self.reader.manifest.warcinfo_ids.get(name, ""))
             for number, item in enumerate(scan(file, file_id=file_id)):
                 if isinstance(item, Damage):
                     raise DamagedFileError(f"{self.path}/{name}: byte {item.offset}: {item.reason}")
                 if not item.is_own:
-                    raise DamagedFileError(f"{self.path}/{name}: byte {item.record.offset}: {NOT_OWN}")
+                    raise DamagedFileError(
+                        f"{self.path}/{name}: byte {item.record.offset}: {NOT_OWN}"
+                    )
                 group.append(item)
                 if item.record.type not in {"warcinfo", "metadata"}:
                     continue
@@ -174,7 +199,10 @@ class _Compaction:
                     removed.append((start, end, gone))
                 else:
                     out.write(b"".join(one.raw for one in group))
-                    if fields.get("krake-list", "").startswith(RETRY_LISTS) and "krake-retry-at" not in fields:
+                    if (
+                        fields.get("krake-list", "").startswith(RETRY_LISTS)
+                        and "krake-retry-at" not in fields
+                    ):
                         self.retried[fields["krake-outcome"]] += 1
                 group = []
                 if number % 1000 == 0:
@@ -204,9 +232,13 @@ class _Compaction:
             names: list[Any] = batch.column("warc_file").to_pylist()
             offsets: list[Any] = batch.column("warc_offset").to_pylist()
             results: list[Any] = batch.column("outcome").to_pylist()
-            places = [self._place(name, offset) for name, offset in zip(names, offsets, strict=True)]
+            places = [
+                self._place(name, offset) for name, offset in zip(names, offsets, strict=True)
+            ]
             outcomes.update(results)
-            passing: list[Any] = batch.filter(batch.column("retry_at").is_valid()).column("outcome").to_pylist()
+            passing: list[Any] = (
+                batch.filter(batch.column("retry_at").is_valid()).column("outcome").to_pylist()
+            )
             self.retried.update(passing)
             at = batch.schema.get_field_index("warc_offset")
             yield batch.set_column(at, batch.schema.field(at), pa.array(places, pa.int64()))
@@ -214,7 +246,9 @@ class _Compaction:
     def _place(self, name: str, offset: int) -> int:
         place = moved(self.removed[name], offset) if name in self.removed else None
         if place is None:
-            raise DamagedFileError(f"{self.path}/{PAGES_NAME}: names byte {offset} of {name}, where no kept record is")
+            raise DamagedFileError(
+                f"{self.path}/{PAGES_NAME}: names byte {offset} of {name}, where no kept record is"
+            )
         return place
 
     def _index(self) -> None:

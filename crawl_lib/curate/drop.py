@@ -60,7 +60,9 @@ def drop_pages(stores: Stores, pages: Sequence[str], *, dry_run: bool = False) -
         for key in out | new:
             segments_of.setdefault(key, []).append(str(segment))
         if new or out & reader.dropped:
-            report.places.append(PagePlace(segment.path, "`krake segment compact` takes them out of its WARC files"))
+            report.places.append(
+                PagePlace(segment.path, "`krake segment compact` takes them out of its WARC files")
+            )
         for pages_of, keys in ((report.already, out), (report.dropped, new)):
             if keys:
                 pages_of[str(segment)] = sorted(names[key] for key in keys)
@@ -72,5 +74,7 @@ def drop_pages(stores: Stores, pages: Sequence[str], *, dry_run: bool = False) -
             reached("curate.drop.written")
         unknown -= out | new
     report.unknown = sorted(names[key] for key in unknown)
-    report.places += [place for output in OUTPUTS for place in output.places_of(stores, segments_of)]
+    report.places += [
+        place for output in OUTPUTS for place in output.places_of(stores, segments_of)
+    ]
     return report

@@ -36,7 +36,12 @@ from crawl_lib.urls import Owners, host_of, key_of
 
 ASKED = 50_000
 _LATEST = 2**63 - 1
-_COLUMNS: dict[str, Any] = {"key": pa.binary(KEY_BYTES), "time": pa.int64(), "place": pa.int32(), "named": pa.bool_()}
+_COLUMNS: dict[str, Any] = {
+    "key": pa.binary(KEY_BYTES),
+    "time": pa.int64(),
+    "place": pa.int32(),
+    "named": pa.bool_(),
+}
 NO_NODE = "."
 """In the place of a node: no node counts what was imported, or fetched in real time."""
 _ROWS = pa.schema(_COLUMNS)
@@ -100,7 +105,9 @@ def forget(
     report, now_us = ForgetReport(dry_run), round(clock() * 1_000_000)
     if not dry_run:
         report.finished = finish_open(stores, store)
-    cutoff_us = _LATEST if pages.older_than_s is None else now_us - round(pages.older_than_s * 1_000_000)
+    cutoff_us = (
+        _LATEST if pages.older_than_s is None else now_us - round(pages.older_than_s * 1_000_000)
+    )
     places: Places = {}
     captures = _captures(stores, pages.hosts, places) if pages.hosts or cutoff_us < _LATEST else []
     meant = which_are_meant([_named(stores, pages.urls, places), *captures], cutoff_us)
@@ -113,9 +120,13 @@ def forget(
     if known and not dry_run:
         # A clock that was ahead may have made captures later than now.
         time_us = max(now_us, pc.max(meant["time_max"]).as_py())
-        decision = Forget(f"{time_us}-{uuid.uuid4().hex[:8]}", time_us, key_array(known), lower, is_open=True)
+        decision = Forget(
+            f"{time_us}-{uuid.uuid4().hex[:8]}", time_us, key_array(known), lower, is_open=True
+        )
         for server in store.servers:
-            server.known([key_bytes(decision.keys[0])])  # raises: nothing is decided that cannot be done
+            server.known(
+                [key_bytes(decision.keys[0])]
+            )  # raises: nothing is decided that cannot be done
         folder = Forgotten(stores.crawl).folder
         stores.storage.write_bytes(f"{folder}/{decision.open_name}", decision.to_bytes())
         reached("curate.forget.decided")
@@ -132,7 +143,10 @@ def _named(stores: Stores, urls: Sequence[str], places: Places) -> pa.Table:
     counted = [(owners.owner(host_of(url)) if owners else "", host_of(url)) for url in urls]
     numbers = [places.setdefault(place, len(places)) for place in counted]
     zeros, named = [0] * len(urls), [True] * len(urls)
-    return pa.table({"key": list(map(key_of, urls)), "time": zeros, "place": numbers, "named": named}, schema=_ROWS)
+    return pa.table(
+        {"key": list(map(key_of, urls)), "time": zeros, "place": numbers, "named": named},
+        schema=_ROWS,
+    )
 
 
 def _captures(stores: Stores, hosts: Collection[str], places: Places) -> list[pa.Table]:
@@ -143,7 +157,9 @@ def _captures(stores: Stores, hosts: Collection[str], places: Places) -> list[pa
     tables, pages = [], 0
     for segment in stores.crawl.segments():
         node = segment.node if stores.crawl.iteration(segment.folder).is_round else NO_NODE
-        for batch in SegmentReader(stores.storage, segment.path).pages(["key", "time", "host"], with_dropped=True):
+        for batch in SegmentReader(stores.storage, segment.path).pages(
+            ["key", "time", "host"], with_dropped=True
+        ):
             tables.append(rows_of(batch, node, hosts, places))
             pages += batch.num_rows
             stores.report(checking=segment.path, done=pages, unit="pages")
@@ -158,11 +174,20 @@ def rows_of(batch: pa.RecordBatch, node: str, hosts: Collection[str], places: Pl
     `places`: gets the number of each node and host.
     """
     if hosts:
-        batch = batch.filter(pc.is_in(batch.column("host"), value_set=pa.array(sorted(hosts), pa.string())))
+        batch = batch.filter(
+            pc.is_in(batch.column("host"), value_set=pa.array(sorted(hosts), pa.string()))
+        )
     coded: Any = pc.dictionary_encode(batch.column("host"))
-    numbers = [places.setdefault((node, host), len(places)) for host in coded.dictionary.to_pylist()]
+    numbers = [
+        places.setdefault((node, host), len(places)) for host in coded.dictionary.to_pylist()
+    ]
     place = pa.array(numbers, pa.int32()).take(coded.indices)
-    columns = [batch.column("key"), batch.column("time").cast(pa.int64()), place, pa.array([False] * len(batch))]
+    columns = [
+        batch.column("key"),
+        batch.column("time").cast(pa.int64()),
+        place,
+        pa.array([False] * len(batch)),
+    ]
     return pa.table(columns, schema=_ROWS)
 
 
@@ -177,7 +202,11 @@ def which_are_meant(rows: Sequence[pa.Table], cutoff_us: int) -> pa.Table:
 
 
 def _which_are_known(
-    stores: Stores, store: ShardedKeyStore, report: ForgetReport, meant: pa.Table, places: Sequence[tuple[str, str]]
+    stores: Stores,
+    store: ShardedKeyStore,
+    report: ForgetReport,
+    meant: pa.Table,
+    places: Sequence[tuple[str, str]],
 ) -> tuple[bytearray, dict[str, Counter[str]]]:
     """Return keys that can be forgotten, with counts.
 
@@ -220,8 +249,12 @@ def _carry_out(stores: Stores, store: ShardedKeyStore, folder: str, decision: Fo
     for node, hosts in decision.lower.items():
         directory = stores.node_dir(node)
         if node and directory.is_dir():
-            with NodeLock(directory, node, stores.config.queue.lock_timeout_s, what="krake forget") as home:
-                home.counts.lower(decision.name, {host.encode(): count for host, count in hosts.items()})
+            with NodeLock(
+                directory, node, stores.config.queue.lock_timeout_s, what="krake forget"
+            ) as home:
+                home.counts.lower(
+                    decision.name, {host.encode(): count for host, count in hosts.items()}
+                )
                 _forget_texts(directory, hosts)
             reached("curate.forget.lowered")
     for batch in _batches(decision.keys):
@@ -258,10 +291,13 @@ def _known_again(stores: Stores, decision: Forget) -> Keys:
     """
     known = bytearray().join(_waiting(stores, decision.keys))
     for segment in stores.until_stopped(stores.crawl.segments()):
-        for batch in SegmentReader(stores.storage, segment.path).pages(["key", "time"], with_dropped=True):
+        for batch in SegmentReader(stores.storage, segment.path).pages(
+            ["key", "time"], with_dropped=True
+        ):
             times_us = batch.column("time").cast(pa.int64()).to_numpy()
             stores.report(checking=segment.path, done=len(known) // KEY_BYTES, unit="pages")
-            known += b"".join(compress(batch.column("key").to_pylist(), times_us > decision.time_us))  # type: ignore[arg-type]
+            keys = batch.column("key").to_pylist()
+            known += b"".join(compress(keys, times_us > decision.time_us))  # type: ignore[arg-type]
     return key_array(known)
 
 

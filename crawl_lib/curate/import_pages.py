@@ -23,7 +23,16 @@ DIGESTS: dict[str, Callable[[bytes], Any]] = {"sha1": sha1, "md5": md5, "sha256"
 CHUNK_PAGES = 500
 CHUNK_BYTES = 32 << 20
 RECORD_TYPES = frozenset(
-    {"warcinfo", "request", "response", "resource", "revisit", "metadata", "conversion", "continuation"}
+    {
+        "warcinfo",
+        "request",
+        "response",
+        "resource",
+        "revisit",
+        "metadata",
+        "conversion",
+        "continuation",
+    }
 )
 
 
@@ -53,8 +62,12 @@ class ArchiveReader:
         """
         with os_errors(file.name), Path(file.name).open("rb") as archive:
             for chunk in _chunks(self._pages(archive, file)):
-                states = self._keys.states({page.key for page in chunk}) if self._keys and chunk else {}
-                yield from (page for page in chunk if self._is_wanted(page, states.get(page.key), file))
+                states = (
+                    self._keys.states({page.key for page in chunk}) if self._keys and chunk else {}
+                )
+                yield from (
+                    page for page in chunk if self._is_wanted(page, states.get(page.key), file)
+                )
         if not file.records:
             file.state = "refused"
         elif not file.pages and not file.robots:
@@ -70,7 +83,11 @@ class ArchiveReader:
         for item in read_archive(archive):
             done = archive.tell()
             self._stores.report(
-                importing=file.name, done=done, total=file.size_bytes, unit="bytes", records=file.records
+                importing=file.name,
+                done=done,
+                total=file.size_bytes,
+                unit="bytes",
+                records=file.records,
             )
             yield item
 
@@ -103,7 +120,9 @@ def _chunks(pages: Iterable[ImportedPage]) -> Iterator[list[ImportedPage]]:
     yield chunk
 
 
-def paired(items: Iterable[WarcRecord | Damage], file: "FileReport") -> Iterator[tuple[WarcRecord, WarcRecord | None]]:
+def paired(
+    items: Iterable[WarcRecord | Damage], file: "FileReport"
+) -> Iterator[tuple[WarcRecord, WarcRecord | None]]:
     """Pair an archive's responses with their requests.
 
     Either may come first; other records are counted in `file`.
@@ -149,7 +168,9 @@ def _match(response: WarcRecord, request: WarcRecord) -> bool:
     return any(a == b for a, b in ids) if ids else response.url == request.url
 
 
-def page_of(response: WarcRecord, request: WarcRecord | None, file: "FileReport") -> ImportedPage | None:
+def page_of(
+    response: WarcRecord, request: WarcRecord | None, file: "FileReport"
+) -> ImportedPage | None:
     """Return a response as a page, or None.
 
     None is counted in `file`.
@@ -174,7 +195,10 @@ def page_of(response: WarcRecord, request: WarcRecord | None, file: "FileReport"
         return None
     if request is not None:
         fetched.request = request.block
-    origin = {"imported_from": Path(file.name).name, "record_id": response.headers.get("warc-record-id", "")}
+    origin = {
+        "imported_from": Path(file.name).name,
+        "record_id": response.headers.get("warc-record-id", ""),
+    }
     return ImportedPage(fetched, key_of(url), json.dumps(origin))
 
 
@@ -223,7 +247,9 @@ class FileReport:
         """Count a bad record or place with its first byte."""
         self.rejected[reason] = self.rejected.get(reason, 0) + 1
         if len(self.first) < EXAMPLES:
-            self.first.append(f"{self.name}: byte {offset}: {reason}{f': {what[:200]}' if what else ''}")
+            self.first.append(
+                f"{self.name}: byte {offset}: {reason}{f': {what[:200]}' if what else ''}"
+            )
 
 
 @dataclass

@@ -74,10 +74,16 @@ def find_archives(paths: Sequence[str]) -> list[Path]:
     found: list[Path] = []
     for text in paths:
         path = Path(text)
-        within = (one for one in sorted(path.rglob("*")) if one.name.endswith(SUFFIXES) and one.is_file())
+        within = (
+            one for one in sorted(path.rglob("*")) if one.name.endswith(SUFFIXES) and one.is_file()
+        )
         archives = [path] if path.is_file() else [*within]
         if not archives:
-            missing = f"no file in it ends with {', '.join(SUFFIXES)}" if path.is_dir() else "no such file or directory"
+            missing = (
+                f"no file in it ends with {', '.join(SUFFIXES)}"
+                if path.is_dir()
+                else "no such file or directory"
+            )
             raise InputError(f"{path}: {missing}")
         found += archives
     return list(dict.fromkeys(found))
@@ -121,7 +127,9 @@ def import_archives(
         with scratch_base(stores.config, run_id) as base:
             if new:
                 iteration = start_import(stores, run_id=run_id, clock=clock)
-                report.folder = _Import(stores, reader, new, digests, iteration, base / iteration.folder, clock).run()
+                report.folder = _Import(
+                    stores, reader, new, digests, iteration, base / iteration.folder, clock
+                ).run()
             shutil.rmtree(base, ignore_errors=True)
     return report
 
@@ -155,7 +163,9 @@ class _Import:
             if file not in done:
                 self.spool(file, sum(one.pages for one in done))
                 done.append(file)
-                write_durable(self.room / PROGRESS_FILE, sealed_json({"files": [asdict(one) for one in done]}))
+                write_durable(
+                    self.room / PROGRESS_FILE, sealed_json({"files": [asdict(one) for one in done]})
+                )
                 reached("curate.import.file")
         if any(file.pages or file.robots for file in done):
             self.publish()
@@ -171,7 +181,9 @@ class _Import:
         """
         files = {file.sha256: file for file in self.files}
         counts: dict[str, dict[str, Any]] = {}
-        with suppress(FileNotFoundError, ValueError, KeyError, TypeError):  # what cannot be read is made again
+        with suppress(
+            FileNotFoundError, ValueError, KeyError, TypeError
+        ):  # what cannot be read is made again
             entries = unsealed((self.room / PROGRESS_FILE).read_bytes())["files"]
             counts = {entry["sha256"]: entry for entry in entries}
         if not counts or not counts.keys() <= files.keys():
@@ -210,17 +222,25 @@ class _Import:
     def spool(self, file: FileReport, position: int) -> None:
         """Write an archive's pages from a position on: step 1."""
         stores, config = self.stores, self.stores.config
-        info = WarcInfo(VERSION, stores.config_digest, "", "", f"{self.iteration.folder}/{IMPORT_NODE}")
+        info = WarcInfo(
+            VERSION, stores.config_digest, "", "", f"{self.iteration.folder}/{IMPORT_NODE}"
+        )
         # With local routing the finder keeps what it found: a node for each archive.
         finder = self.digests.index(file.sha256) % len(config.servers)
         prefix = self.prefix(file.sha256)
-        with PartWriter(self.room / "spool", prefix, info, config.segment, clock=self.clock) as writer:
-            handler = PageHandler(config, config.servers, finder, self.scope, writer, seeds_widen_scope=False)
+        with PartWriter(
+            self.room / "spool", prefix, info, config.segment, clock=self.clock
+        ) as writer:
+            handler = PageHandler(
+                config, config.servers, finder, self.scope, writer, seeds_widen_scope=False
+            )
             for fetched, key, metadata in self.reader.read(file):
                 if is_robots(fetched.url):
                     writer.append(None, fetched)
                 else:
-                    fetched.retry_at = retry_at(fetched, 0, config.retry)  # the crawl may get a better answer
+                    fetched.retry_at = retry_at(
+                        fetched, 0, config.retry
+                    )  # the crawl may get a better answer
                     steps = self.needed.get(key, 0)
                     queued = QueuedUrl(fetched.url, depth=steps, metadata=metadata, requisite=steps)
                     taken = TakenUrl(position, key, queued)
@@ -231,7 +251,12 @@ class _Import:
         """Publish the segment: steps 3 to 5."""
         stores, folder, now = self.stores, self.iteration.folder, utc_text(self.clock())
         files = [
-            {"name": Path(file.name).name, "sha256": file.sha256, "size_bytes": file.size_bytes, "pages": file.pages}
+            {
+                "name": Path(file.name).name,
+                "sha256": file.sha256,
+                "size_bytes": file.size_bytes,
+                "pages": file.pages,
+            }
             for file in self.files
             if file.state != "refused"
         ]

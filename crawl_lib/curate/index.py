@@ -48,7 +48,9 @@ def merge_indexes(stores: Stores, output: Path | None = None) -> IndexReport:
     """
     path = output or stores.storage.local_path(stores.crawl.at(INDEX_NAME))
     if path is None:
-        raise ConfigError(f"the crawl directory is on {stores.storage.name}: name a file of this machine with --output")
+        raise ConfigError(
+            f"the crawl directory is on {stores.storage.name}: name a file of this machine with --output"
+        )
     _require_index(path)
     report = IndexReport(str(path))
     with repairs_locked(stores), scratch_folder(stores.config, "repair-index") as room:
@@ -59,7 +61,9 @@ def merge_indexes(stores: Stores, output: Path | None = None) -> IndexReport:
             for line in _lines(stores, segment, report):
                 runs.add(line)
         if not report.segments:
-            raise InputError(f"{stores.crawl.path}: there is no segment yet; `krake crawl` makes some")
+            raise InputError(
+                f"{stores.crawl.path}: there is no segment yet; `krake crawl` makes some"
+            )
         runs.flush()
         _write(stores, path, merge_many(runs.paths, room), report)
     return report
@@ -74,7 +78,9 @@ def _require_index(path: Path) -> None:
     with os_errors(path, "cannot be read"), suppress(FileNotFoundError), path.open("rb") as file:
         first = file.readline(1 << 16)
     if first and b" {" not in first:
-        raise InputError(f"{path}: is there already, and is no index: choose another name, or delete it")
+        raise InputError(
+            f"{path}: is there already, and is no index: choose another name, or delete it"
+        )
 
 
 def _lines(stores: Stores, segment: SegmentRef, report: IndexReport) -> Iterator[str]:
@@ -112,7 +118,9 @@ def _lines(stores: Stores, segment: SegmentRef, report: IndexReport) -> Iterator
 
 def _write(stores: Stores, path: Path, lines: Iterator[bytes], report: IndexReport) -> None:
     """Write the lines next to the file, then replace it."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")  # which `krake sweep` finds after a kill
+    temporary = path.with_name(
+        f".{path.name}.{uuid.uuid4().hex}"
+    )  # which `krake sweep` finds after a kill
     with os_errors(path, "cannot be written"):
         try:
             with temporary.open("wb") as file:

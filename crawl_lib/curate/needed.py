@@ -14,7 +14,15 @@ from typing import Any
 from crawl_lib.curate.import_pages import ImportedPage
 from crawl_lib.records import MOST_STEPS, QueuedUrl, TakenUrl
 from crawl_lib.repair import is_robots
-from crawl_lib.segment import LINKS_SUFFIX, PAGES_SUFFIX, Part, PartWriter, WarcInfo, list_parts, read_blocks
+from crawl_lib.segment import (
+    LINKS_SUFFIX,
+    PAGES_SUFFIX,
+    Part,
+    PartWriter,
+    WarcInfo,
+    list_parts,
+    read_blocks,
+)
 from crawl_lib.stores import Stores
 from crawl_lib.urls import REQUISITE, Rejection, UrlFilter, key_of
 from crawl_lib.version import VERSION
@@ -27,7 +35,11 @@ _NO_LINKS = frozenset({REQUISITE, Rejection.ELEMENT})
 
 
 def steps_of_requisites(
-    stores: Stores, pages: Iterable[ImportedPage], scope: UrlFilter, room: Path, clock: Callable[[], float]
+    stores: Stores,
+    pages: Iterable[ImportedPage],
+    scope: UrlFilter,
+    room: Path,
+    clock: Callable[[], float],
 ) -> dict[bytes, int]:
     """Return the captured requisites with their steps from a page.
 
@@ -52,7 +64,11 @@ def steps_of_requisites(
 
 
 def _spool(
-    stores: Stores, pages: Iterable[ImportedPage], scope: UrlFilter, room: Path, clock: Callable[[], float]
+    stores: Stores,
+    pages: Iterable[ImportedPage],
+    scope: UrlFilter,
+    room: Path,
+    clock: Callable[[], float],
 ) -> None:
     """Write the rows of captures, without bodies.
 
@@ -62,7 +78,9 @@ def _spool(
     info = WarcInfo(VERSION, stores.config_digest, "", "", _PREFIX)
     with PartWriter(room, _PREFIX, info, config.segment, clock=clock) as writer:
         handler = PageHandler(config, config.servers, 0, scope, writer, seeds_widen_scope=False)
-        for position, (fetched, key, _) in enumerate(page for page in pages if not is_robots(page.fetched.url)):
+        for position, (fetched, key, _) in enumerate(
+            page for page in pages if not is_robots(page.fetched.url)
+        ):
             taken = TakenUrl(position, key, QueuedUrl(fetched.url))
             handler.handle_all([(taken, fetched, writer.append(taken, replace(fetched, body=b"")))])
 
@@ -73,12 +91,16 @@ def _rows(parts: Iterable[Part], suffix: str) -> Iterator[dict[str, Any]]:
             yield from block.to_pylist()
 
 
-def _steps(captured: dict[bytes, str | None], named: dict[bytes, set[bytes]], linked: set[bytes]) -> dict[bytes, int]:
+def _steps(
+    captured: dict[bytes, str | None], named: dict[bytes, set[bytes]], linked: set[bytes]
+) -> dict[bytes, int]:
     """Follow requisites from pages, a step at a time.
 
     A redirect of a requisite leads to a requisite.
     """
-    moved = {key: target for key, url in captured.items() if url and (target := key_of(url)) in captured}
+    moved = {
+        key: target for key, url in captured.items() if url and (target := key_of(url)) in captured
+    }
     needed = set[bytes]().union(*named.values()) - linked
     needed -= {target for key, target in moved.items() if key not in needed}
     while more := {moved[key] for key in needed & moved.keys()} - needed - linked:

@@ -36,7 +36,15 @@ from crawl_lib.seeds import Division, check_seeds, hand_over, set_damaged_aside
 from crawl_lib.segment import SegmentReader
 from crawl_lib.states import Outcome
 from crawl_lib.stores import Stores
-from crawl_lib.urlfiles import HANDED_ON, OUTLINKS_NAME, due_of, encode_line, read_outlinks, some_lines, url_of_line
+from crawl_lib.urlfiles import (
+    HANDED_ON,
+    OUTLINKS_NAME,
+    due_of,
+    encode_line,
+    read_outlinks,
+    some_lines,
+    url_of_line,
+)
 from crawl_lib.urls import host_of, key_of
 
 _COLUMNS: dict[str, Any] = {
@@ -89,7 +97,9 @@ class Failures:
         }
         for name, value in values.items():
             if value is not None:
-                found = pc.and_(found, pc.equal(batch.column(name), pa.scalar(value, batch.column(name).type)))
+                found = pc.and_(
+                    found, pc.equal(batch.column(name), pa.scalar(value, batch.column(name).type))
+                )
         return found
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -143,13 +153,18 @@ def retry(stores: Stores, failures: Failures, *, dry_run: bool = False) -> Retry
         )
     lists = _lists(stores, dry_run=dry_run)
     rows = _newest_rows(stores, segments, failures, lists)
-    keys, folders = _keys(rows), np.array([int(one.folder) for one in segments])[rows.column("segment").to_numpy()]
+    keys, folders = (
+        _keys(rows),
+        np.array([int(one.folder) for one in segments])[rows.column("segment").to_numpy()],
+    )
     failed = np.array(rows.column("failed").to_pylist(), np.bool_)
     waiting = np.zeros(len(keys), np.bool_)
     for one in lists:
         listed = is_among(keys, one.keys)
         waiting |= listed & (folders <= one.newest)
-        if (listed & (folders > one.newest)).sum() == len(one.keys) and is_taken_in(stores, one.name, FileName.LISTS):
+        if (listed & (folders > one.newest)).sum() == len(one.keys) and is_taken_in(
+            stores, one.name, FileName.LISTS
+        ):
             _delete(stores, one, report)
     report.failed, report.waiting = int(failed.sum()), int((failed & waiting).sum())
     _hand_over(stores, segments, failures, rows.filter(pa.array(failed & ~waiting)), report)
@@ -179,10 +194,14 @@ def retry_now(
         report.note = stores.crawl.at(FileName.RETRY_NOW, earlier[0])
         return report
     if failures.url is not None:
-        note = replace(note, hosts=frozenset({host_of(failures.url)}), keys=frozenset({key_of(failures.url)}))
+        note = replace(
+            note, hosts=frozenset({host_of(failures.url)}), keys=frozenset({key_of(failures.url)})
+        )
     elif failures.host is not None:
         note = replace(note, hosts=frozenset({failures.host}))
-    segments = stores.crawl.segments() if failures.outcome or stores.config.order.makes_lists else []
+    segments = (
+        stores.crawl.segments() if failures.outcome or stores.config.order.makes_lists else []
+    )
     if segments:
         note = _of_rows(stores, segments, failures, note, report)
     elif failures.outcome:
@@ -196,7 +215,11 @@ def retry_now(
 
 
 def _of_rows(
-    stores: Stores, segments: Sequence[SegmentRef], failures: Failures, note: RetryNow, report: RetryNowReport
+    stores: Stores,
+    segments: Sequence[SegmentRef],
+    failures: Failures,
+    note: RetryNow,
+    report: RetryNowReport,
 ) -> RetryNow:
     """Return the note for waiting pages; with a CrawlDb, list them.
 
@@ -206,7 +229,10 @@ def _of_rows(
     rows = _newest_rows(stores, segments, failures, lists)
     rows = rows.filter(rows.column("failed"))
     if stores.config.order.makes_lists:
-        keys, folders = _keys(rows), np.array([int(one.folder) for one in segments])[rows.column("segment").to_numpy()]
+        keys, folders = (
+            _keys(rows),
+            np.array([int(one.folder) for one in segments])[rows.column("segment").to_numpy()],
+        )
         waiting = np.zeros(len(keys), np.bool_)
         for one in lists:
             waiting |= is_among(keys, one.keys) & (folders <= one.newest)
@@ -216,7 +242,10 @@ def _of_rows(
     if failures.outcome is None:
         return note
     keys = _keys(rows)
-    found = [batch.filter(pa.array(is_among(_keys(batch), keys))) for _, batch in _rows(stores, segments, failures)]
+    found = [
+        batch.filter(pa.array(is_among(_keys(batch), keys)))
+        for _, batch in _rows(stores, segments, failures)
+    ]
     hosts = {str(host) for batch in found for host in batch.column("host").to_pylist()}
     return replace(note, hosts=frozenset(hosts), keys=frozenset(map(key_bytes, keys)))
 
@@ -231,7 +260,9 @@ def _look_at_queues(stores: Stores, note: RetryNow, report: RetryNowReport) -> N
             continue
         with read_hosts(directory) as known:
             back_offs = known.in_back_off(now, longest_s) if known else {}
-            asked = known.asked_until(now, longest_s) if known and not note.ignore_retry_after else {}
+            asked = (
+                known.asked_until(now, longest_s) if known and not note.ignore_retry_after else {}
+            )
         queue = Queue(directory, node)
         hosts = {host for host in back_offs if note.names_host(host)}
         with os_errors(directory, "changes at the moment; ask again"):
@@ -255,7 +286,11 @@ def _lists(stores: Stores, *, dry_run: bool) -> list[_List]:
     for name in crawl.inbox.lists():
         if not name.startswith(RETRY_LISTS):
             continue
-        if check_seeds(crawl, name, FileName.LISTS) if dry_run else set_damaged_aside(crawl, name, FileName.LISTS):
+        if (
+            check_seeds(crawl, name, FileName.LISTS)
+            if dry_run
+            else set_damaged_aside(crawl, name, FileName.LISTS)
+        ):
             continue
         manifest = crawl.inbox.manifest_if_there(name, FileName.LISTS)
         if manifest is None:
@@ -303,7 +338,12 @@ def _newest_rows(
     for number, batch in _rows(stores, segments, failures):
         some = batch.filter(pa.array(is_among(_keys(batch), wanted)))
         place = pa.array(np.full(some.num_rows, number, np.int32))
-        columns = [some.column("key"), some.column("time").cast(pa.int64()), place, failures.among(some)]
+        columns = [
+            some.column("key"),
+            some.column("time").cast(pa.int64()),
+            place,
+            failures.among(some),
+        ]
         found.append(pa.table(columns, schema=_SCHEMA))
     order: Any = [("key", "ascending"), ("time", "ascending"), ("segment", "ascending")]
     rows = pa.concat_tables(found).sort_by(order)
@@ -324,7 +364,11 @@ def _delete(stores: Stores, over: _List, report: RetryReport) -> None:
 
 
 def _hand_over(
-    stores: Stores, segments: Sequence[SegmentRef], failures: Failures, chosen: pa.Table, report: RetryReport
+    stores: Stores,
+    segments: Sequence[SegmentRef],
+    failures: Failures,
+    chosen: pa.Table,
+    report: RetryReport,
 ) -> None:
     """Leave the list. `chosen`: key and segment of each row."""
     report.listed = chosen.num_rows
@@ -336,13 +380,21 @@ def _hand_over(
     places = chosen.column("segment").to_numpy()
 
     def lines() -> Iterator[bytes]:
-        for number, batch in _rows(stores, segments, failures, ["url", "via_key", "depth", "metadata", "hop"]):
+        for number, batch in _rows(
+            stores, segments, failures, ["url", "via_key", "depth", "metadata", "hop"]
+        ):
             here = is_among(_keys(batch), keys[places == number])
             for row in batch.filter(pc.and_(pa.array(here), failures.among(batch))).to_pylist():
                 metadata = metadata_without_list(row["metadata"])
-                url = QueuedUrl(row["url"], row["via_key"], row["depth"], 0, metadata, list_name=name)
+                url = QueuedUrl(
+                    row["url"], row["via_key"], row["depth"], 0, metadata, list_name=name
+                )
                 yield encode_line(replace(url, requisite=steps_of_row(row)), HANDED_ON)
 
     if not report.dry_run:
-        facts = {"newest": newest, "outcome": failures.outcome and failures.outcome.value, "host": failures.host}
+        facts = {
+            "newest": newest,
+            "outcome": failures.outcome and failures.outcome.value,
+            "host": failures.host,
+        }
         hand_over(stores.crawl, name, lines(), Division.of(stores.config), facts=facts, scope=None)

@@ -32,7 +32,9 @@ def mark_duplicates(stores: Stores, *, now: datetime) -> Version:
     config, versions = stores.config.duplicates, Versions(stores, DUPLICATES)
     groups = versions.newest() if config.near else None
     if config.near and groups is None:
-        raise InputError(f"{versions.folder}: duplicates.near needs some; run `krake duplicates near` first")
+        raise InputError(
+            f"{versions.folder}: duplicates.near needs some; run `krake duplicates near` first"
+        )
 
     def prepare(work: VersionWork) -> None:
         versions.give(groups, work.engine, "near")
@@ -44,11 +46,17 @@ def mark_duplicates(stores: Stores, *, now: datetime) -> Version:
     scores = parent.manifest.get("revised", {}).get("score", "") if parent else ""
     seed = f"{config.among} {groups.manifest['of'] if groups else ''} {scores}"
     of = sha256(seed.encode()).hexdigest()
-    return revise(stores, what="duplicates", of=of, query="duplicates/marked", prepare=prepare, now=now)
+    return revise(
+        stores, what="duplicates", of=of, query="duplicates/marked", prepare=prepare, now=now
+    )
 
 
 def _judged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Equal pages with how long their URLs are."""
     for batch in batches:
-        lengths = pa.array([len(unquote(str(url))) for url in batch.column("url").to_pylist()], pa.int32())
-        yield pa.Table.from_batches([batch.append_column("length_chars", lengths)]).select(_EQUALS.names)
+        lengths = pa.array(
+            [len(unquote(str(url))) for url in batch.column("url").to_pylist()], pa.int32()
+        )
+        yield pa.Table.from_batches([batch.append_column("length_chars", lengths)]).select(
+            _EQUALS.names
+        )

@@ -36,7 +36,16 @@ from crawl_lib.duplicates.vectors import (
 )
 from crawl_lib.engine import Engine
 from crawl_lib.stores import Stores
-from crawl_lib.versions import GROUP_ROWS, Family, TableOutput, Version, Versions, VersionWork, columns, write_version
+from crawl_lib.versions import (
+    GROUP_ROWS,
+    Family,
+    TableOutput,
+    Version,
+    Versions,
+    VersionWork,
+    columns,
+    write_version,
+)
 
 NEXT = 50
 LEAST_PAGES = 20
@@ -95,7 +104,9 @@ def _rows(captures: Captures, facts: dict[str, Any]) -> Iterator[pa.RecordBatch]
     engine.view("bands", "duplicates/bands")
     groups = Groups()
     captures.work.keep("lone", LONE, _lone_words(engine, config.cosine, groups))
-    for one, other, *products in _tuples(engine.stream("duplicates/lone", PAIR_ROWS, "duplicates.lone")):
+    for one, other, *products in _tuples(
+        engine.stream("duplicates/lone", PAIR_ROWS, "duplicates.lone")
+    ):
         if (near := Products(*products).cosine) >= config.cosine:
             groups.join(one, other, near)
     engine.values("found", pa.Table.from_pylist(groups.rows(), _FOUND))

@@ -35,14 +35,21 @@ def find_templates(stores: Stores) -> list[Row]:
     return _asked(stores, "templates", "text", "host text, line text", _lines)
 
 
-def _asked(stores: Stores, name: str, wanted: str, schema: str, rows_of: Callable[[Row], Iterable[Row]]) -> list[Row]:
+def _asked(
+    stores: Stores, name: str, wanted: str, schema: str, rows_of: Callable[[Row], Iterable[Row]]
+) -> list[Row]:
     """Return the result of a report's query over all pages.
 
     No version is made.
     """
     limits = {"least": LEAST_PAGES, "most_hosts": MOST_HOSTS}
     with VersionWork.to_read(stores) as work:
-        rows = (row for pages in Captures.of(work).read(wanted) for page in pages for row in rows_of(page))
+        rows = (
+            row
+            for pages in Captures.of(work).read(wanted)
+            for page in pages
+            for row in rows_of(page)
+        )
         work.keep_rows("said", columns(schema), rows)
         work.engine.values("limits", pa.Table.from_pylist([limits]))
         return [*work.engine.rows(f"duplicates/{name}", f"duplicates.{name}")]

@@ -27,7 +27,9 @@ MOST_COUNT = (1 << 14) - 1
 """The highest count of a word that is told from others: products of long texts fit into 64 bits."""
 COUNTS = columns("key bytes, host text, word int64, count int32")
 """A row for each word of a page, and one with a count of 0 for each page."""
-VECTORS = columns("key bytes, host text, words bytes, counts bytes, weights bytes, same bytes, bands text")
+VECTORS = columns(
+    "key bytes, host text, words bytes, counts bytes, weights bytes, same bytes, bands text"
+)
 LONE = columns(
     "one bytes, other bytes, dot int64, one_squares int64, other_squares int64, of_one flag, host text, word int64,"
     " count int32, weight int32"
@@ -48,7 +50,9 @@ def word_counts(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
     ids = {word: _word_id(word) for word in {word for row in pages for word, _ in row["terms"]}}
     lengths = [1 + len(row["terms"]) for row in pages]
     words = (word for row in pages for word in (0, *(ids[term] for term, _ in row["terms"])))
-    counts = (count for row in pages for count in (0, *(min(n, MOST_COUNT) for _, n in row["terms"])))
+    counts = (
+        count for row in pages for count in (0, *(min(n, MOST_COUNT) for _, n in row["terms"]))
+    )
     places = np.repeat(np.arange(len(pages), dtype=np.int32), lengths)
     found: dict[str, Any] = {
         name: pa.array([row[name] for row in pages], COUNTS.field(name).type).take(pa.array(places))
@@ -59,7 +63,9 @@ def word_counts(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
 
 
 def _word_id(word: str) -> int:
-    return int.from_bytes(sha1(word.encode("utf-8", "replace"), usedforsecurity=False).digest()[:8], signed=True)
+    return int.from_bytes(
+        sha1(word.encode("utf-8", "replace"), usedforsecurity=False).digest()[:8], signed=True
+    )
 
 
 def vectors_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -88,11 +94,17 @@ def _packed(table: pa.Table) -> pa.Table:
     starts = _starts_of(table)
     words, counts, weights = (table[name].to_numpy() for name in ("word", "count", "weight"))
     ends = np.r_[starts, len(words)]
-    packed = {"words": words.astype("<i8"), "counts": counts.astype("<u2"), "weights": weights.astype("<u2")}
+    packed = {
+        "words": words.astype("<i8"),
+        "counts": counts.astype("<u2"),
+        "weights": weights.astype("<u2"),
+    }
     found: dict[str, Any] = {name: table[name].take(starts) for name in ("key", "host")}
     for name, column in packed.items():
         found[name] = [column[start:end].tobytes() for start, end in pairwise(ends)]
-    found["same"] = [sha256(one + n).digest() for one, n in zip(found["words"], found["counts"], strict=True)]
+    found["same"] = [
+        sha256(one + n).digest() for one, n in zip(found["words"], found["counts"], strict=True)
+    ]
     found["bands"] = bands_of(ends, words, counts * weights)
     return pa.table(found, VECTORS)
 
@@ -107,7 +119,9 @@ def bands_of(ends: Ints, words: Ints, weights: Ints) -> list[str]:
     ends, words = np.ascontiguousarray(ends, np.int64), np.ascontiguousarray(words, np.int64)
     values, rows = np.ascontiguousarray(weights, np.float32), len(ends) - 1
     bits = np.empty((rows, _PLANES), np.uint8)
-    _native().krake_planes(ends.ctypes.data, rows, words.ctypes.data, values.ctypes.data, bits.ctypes.data)
+    _native().krake_planes(
+        ends.ctypes.data, rows, words.ctypes.data, values.ctypes.data, bits.ctypes.data
+    )
     digits = _HEX[bits.reshape(rows, -1, 4) @ _NIBBLE]
     return [line.tobytes().decode() for line in digits]
 
@@ -157,7 +171,9 @@ class Pair:
     def __init__(self, one: Vector, other: Vector) -> None:
         """Find the words that both pages have."""
         self.one, self.other = one, other
-        _, in_one, in_other = np.intersect1d(one.words, other.words, assume_unique=True, return_indices=True)
+        _, in_one, in_other = np.intersect1d(
+            one.words, other.words, assume_unique=True, return_indices=True
+        )
         self._lone = [(one, _places_but(in_one, one)), (other, _places_but(in_other, other))]
         doubled = one.weights[in_one] + other.weights[in_other]
         first, second = one.counts[in_one] * doubled, other.counts[in_other] * doubled
@@ -185,10 +201,21 @@ class Pair:
         """Make a row of `LONE` for each word of one page only."""
         tables = []
         for (vector, lone), other in zip(self._lone, (self.other, self.one), strict=True):
-            same_of_all = (self.one.key, self.other.key, *astuple(self.shared), vector is self.one, other.host)
+            same_of_all = (
+                self.one.key,
+                self.other.key,
+                *astuple(self.shared),
+                vector is self.one,
+                other.host,
+            )
             found: dict[str, Any] = {
-                name: [value] * len(lone) for name, value in zip(LONE.names, same_of_all, strict=False)
+                name: [value] * len(lone)
+                for name, value in zip(LONE.names, same_of_all, strict=False)
             }
-            found |= {"word": vector.words[lone], "count": vector.counts[lone], "weight": vector.weights[lone]}
+            found |= {
+                "word": vector.words[lone],
+                "count": vector.counts[lone],
+                "weight": vector.weights[lone],
+            }
             tables.append(pa.table(found, LONE))
         return pa.concat_tables(tables)

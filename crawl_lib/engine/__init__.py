@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from crawl_lib.engine.engine import Engine, Workplace, first_of_each, in_batches, sql_text
 else:
     # Arrow takes a tenth of a second, and who asks whether an engine could work (`require_engine`) needs none.
-    __getattr__ = loads_later(__name__, {"engine": ("Engine", "Workplace", "first_of_each", "in_batches", "sql_text")})
+    __getattr__ = loads_later(
+        __name__, {"engine": ("Engine", "Workplace", "first_of_each", "in_batches", "sql_text")}
+    )
 
 
 @contextmanager

@@ -40,10 +40,16 @@ class Duck(Engine):
         self._scratch, self._memory_bytes = room.scratch, room.memory_bytes
         self._are_remote = False
         self._shares = 0  # of the keys, by which tables are kept; 0: they are not divided
-        self._given: dict[str, None] = {}  # files of the store, in the order in which they were given
-        self._views: dict[str, str] = {}  # by name: part of each statement that reads them, so they are planned once
+        self._given: dict[
+            str, None
+        ] = {}  # files of the store, in the order in which they were given
+        self._views: dict[
+            str, str
+        ] = {}  # by name: part of each statement that reads them, so they are planned once
         self._numbers = count(1)
-        self._thread = ThreadPoolExecutor(1)  # one for all queries: to start one takes longer than a small query
+        self._thread = ThreadPoolExecutor(
+            1
+        )  # one for all queries: to start one takes longer than a small query
 
     def execute(self, statement: str) -> None:
         """Run a statement that answers nothing. Raises StorageError, StoppedError."""
@@ -58,7 +64,9 @@ class Duck(Engine):
         self.values(f"{name}_columns", columns)
         files = self._files([*there.values()], "union_by_name=true")
         number = "cast(file_index as integer)"
-        place = number if len(there) == len(paths) else f"{[*there]}[{number} + 1]"  # lists begin with 1
+        place = (
+            number if len(there) == len(paths) else f"{[*there]}[{number} + 1]"
+        )  # lists begin with 1
         source = f"select *, {place} as segment from {files}"
         self.define(name, f"from {name}_columns union all by name {source}")
 
@@ -70,7 +78,9 @@ class Duck(Engine):
 
         To give DuckDB an Arrow table loads pandas, which takes 0.2 s of CPU.
         """
-        place = self._scratch / "values" / f"{name}-{next(self._numbers)}.parquet"  # no name twice: DuckDB may cache
+        place = (
+            self._scratch / "values" / f"{name}-{next(self._numbers)}.parquet"
+        )  # no name twice: DuckDB may cache
         with os_errors(place, "cannot be written"):
             place.parent.mkdir(exist_ok=True)
             pq.write_table(rows, place)
@@ -87,7 +97,9 @@ class Duck(Engine):
         return [row[0] for row in rows]
 
     def stream(self, query: str, rows: int, stage: str = "") -> Iterator[pa.RecordBatch]:
-        reader = self._do(lambda: self._connection.sql(self._whole(query)).to_arrow_reader(rows), stage)
+        reader = self._do(
+            lambda: self._connection.sql(self._whole(query)).to_arrow_reader(rows), stage
+        )
         first = self._do(lambda: next(reader, None), stage)
         rest = iter(lambda: self._do(lambda: next(reader, None)), None)
         yield from in_batches(chain([first] if first is not None else [], rest), rows)
@@ -97,7 +109,9 @@ class Duck(Engine):
         if not more:
             shutil.rmtree(folder, ignore_errors=True)
             if self._shares:  # where there are no rows, there is no file
-                self.execute(f"create or replace table {name}_none as select * from ({text}) limit 0")
+                self.execute(
+                    f"create or replace table {name}_none as select * from ({text}) limit 0"
+                )
         number = sum(1 for _ in folder.iterdir()) if more else 0
         with os_errors(folder, "cannot be made"):
             folder.mkdir(parents=True, exist_ok=True)
@@ -119,11 +133,15 @@ class Duck(Engine):
         with _translated(self._work), os_errors(folder, "cannot be written"), ExitStack() as opened:
             writers: dict[int, pq.ParquetWriter] = {}
             for rows in _blocks(batches, min(self._memory_bytes // 16, MOST_BLOCK_BYTES)):
-                first_bytes = keys_of(rows.column("key").cast(pa.binary(KEY_BYTES))).view(np.uint8)[::KEY_BYTES]
+                first_bytes = keys_of(rows.column("key").cast(pa.binary(KEY_BYTES))).view(np.uint8)[
+                    ::KEY_BYTES
+                ]
                 shares = (first_bytes.astype(np.int32) * self._shares >> 8).astype(np.uint8)
                 rows_by_share = rows.take(np.argsort(shares, kind="stable"))
                 counts = np.bincount(shares, minlength=self._shares)
-                for share, (count, end) in enumerate(zip(counts.tolist(), np.cumsum(counts).tolist(), strict=True)):
+                for share, (count, end) in enumerate(
+                    zip(counts.tolist(), np.cumsum(counts).tolist(), strict=True)
+                ):
                     if count and share not in writers:
                         path = folder / f"{number}-{share}.parquet"
                         writer = pq.ParquetWriter(path, rows.schema, compression="lz4")
@@ -140,7 +158,9 @@ class Duck(Engine):
             count *= 2
         self._shares = count
         ends = [f"unhex('{256 // count * number:02X}')" for number in range(count)]
-        return [f"key >= {first} and key < {end}" for first, end in pairwise(ends)] + [f"key >= {ends[-1]}"]
+        return [f"key >= {first} and key < {end}" for first, end in pairwise(ends)] + [
+            f"key >= {ends[-1]}"
+        ]
 
     def interrupt(self) -> None:
         self._connection.interrupt()
@@ -175,7 +195,9 @@ class Duck(Engine):
         On the local disk, else over the store.
         """
         self._given |= dict.fromkeys(paths)
-        names = ", ".join(f"'{quoted(self._storage.local_path(path) or self._remote(path))}'" for path in paths)
+        names = ", ".join(
+            f"'{quoted(self._storage.local_path(path) or self._remote(path))}'" for path in paths
+        )
         return f"read_parquet({', '.join([f'[{names}]', *options])})"
 
     def _remote(self, path: str) -> str:
@@ -192,10 +214,17 @@ class Duck(Engine):
         try:
             with _translated(self._work):
                 return patiently(
-                    self._thread, ask, self._work, self._connection.interrupt, stage=stage, percent=self._percent
+                    self._thread,
+                    ask,
+                    self._work,
+                    self._connection.interrupt,
+                    stage=stage,
+                    percent=self._percent,
                 )
         except StorageError as error:
-            if type(error) is StorageError and not isinstance(error.__cause__, duckdb.OutOfMemoryException):
+            if type(error) is StorageError and not isinstance(
+                error.__cause__, duckdb.OutOfMemoryException
+            ):
                 self._blame(error)
             raise
 
@@ -209,9 +238,13 @@ class Duck(Engine):
                 with open_parquet(self._storage, path) as table:
                     deque(table.batches(BLAME_ROWS), maxlen=0)
             except DamagedFileError as damage:
-                raise StorageError(f"{damage}; run this again, and if it stays `krake fsck` ({error})") from error
+                raise StorageError(
+                    f"{damage}; run this again, and if it stays `krake fsck` ({error})"
+                ) from error
         if isinstance(error.__cause__, duckdb.IOException):
-            raise StorageError(f"{error}; run this again, and if it stays `krake fsck`") from error.__cause__
+            raise StorageError(
+                f"{error}; run this again, and if it stays `krake fsck`"
+            ) from error.__cause__
 
 
 def _blocks(batches: Iterable[pa.RecordBatch], most_bytes: int) -> Iterator[pa.RecordBatch]:

@@ -167,7 +167,9 @@ def in_batches(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Reco
         yield pa.Table.from_batches(waiting).combine_chunks().to_batches()[0]
 
 
-def first_of_each(batches: Iterable[pa.RecordBatch], names: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
+def first_of_each(
+    batches: Iterable[pa.RecordBatch], names: Sequence[str], most: int
+) -> Iterator[pa.RecordBatch]:
     """Yield the first rows of each run of equal values.
 
     `most` rows of a run; `names`: the columns. A run may span batches. Sorted rows are distinct so at next to no cost;

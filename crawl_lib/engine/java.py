@@ -47,7 +47,9 @@ def check_java() -> None:
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
     if java is None:
-        raise ConfigError(f"{NEEDED}: none is in {f'JAVA_HOME ({home})' if home else 'PATH'}; {REMEDY}")
+        raise ConfigError(
+            f"{NEEDED}: none is in {f'JAVA_HOME ({home})' if home else 'PATH'}; {REMEDY}"
+        )
     try:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -36,16 +36,22 @@ class KeyNumbers:
                 out.write(keys.data)
             count = out.tell() // KEY_BYTES
         # An empty file cannot be mapped.
-        self._keys: Keys = np.memmap(file, f"S{KEY_BYTES}", "r").view(np.ndarray) if count else np.empty(0, "S20")
+        self._keys: Keys = (
+            np.memmap(file, f"S{KEY_BYTES}", "r").view(np.ndarray) if count else np.empty(0, "S20")
+        )
         self._firsts = np.full(count + 1, ~np.uint64(0))  # the last one ends each search
         for start in range(0, count, _BLOCK):
-            self._firsts[start : min(count, start + _BLOCK)] = _first_bytes(self._keys[start : start + _BLOCK])
+            self._firsts[start : min(count, start + _BLOCK)] = _first_bytes(
+                self._keys[start : start + _BLOCK]
+            )
         bits = max(1, count.bit_length() - 1)
         self._shift = np.uint64(64 - bits)
         self._starts = np.empty(1 << bits, np.int32)
         for start in range(0, len(self._starts), _BLOCK):
             prefixes = np.arange(start, min(len(self._starts), start + _BLOCK), dtype=np.uint64)
-            self._starts[start : start + _BLOCK] = np.searchsorted(self._firsts[:-1], prefixes << self._shift)
+            self._starts[start : start + _BLOCK] = np.searchsorted(
+                self._firsts[:-1], prefixes << self._shift
+            )
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -58,7 +64,9 @@ class KeyNumbers:
         found = self._places(firsts)
         differs = self._keys[found] != keys
         alike = np.flatnonzero(differs)
-        alike = alike[self._firsts[found[alike]] == firsts[alike]]  # several keys may share these 8 bytes
+        alike = alike[
+            self._firsts[found[alike]] == firsts[alike]
+        ]  # several keys may share these 8 bytes
         found[alike] = np.minimum(np.searchsorted(self._keys, keys[alike]), len(self) - 1)
         differs[alike] = self._keys[found[alike]] != keys[alike]
         found[differs] = -1
@@ -75,7 +83,9 @@ class KeyNumbers:
         return np.minimum(found, np.int32(len(self) - 1))
 
 
-def numbered(texts: Iterable[str], name_of: Callable[[str], str | None] = str) -> tuple[list[str], Ints]:
+def numbered(
+    texts: Iterable[str], name_of: Callable[[str], str | None] = str
+) -> tuple[list[str], Ints]:
     """Number names in their order.
 
     Return all names, and the number of each text's name, -1 without a name.
@@ -84,7 +94,10 @@ def numbered(texts: Iterable[str], name_of: Callable[[str], str | None] = str) -
     """
     found = [name_of(text) for text in texts]
     names = sorted({name for name in found if name is not None})
-    numbers: dict[str | None, int] = {None: -1, **{name: number for number, name in enumerate(names)}}
+    numbers: dict[str | None, int] = {
+        None: -1,
+        **{name: number for number, name in enumerate(names)},
+    }
     return names, np.array([numbers[name] for name in found], np.int32)
 
 

@@ -31,7 +31,9 @@ class StoreFiles(AbstractFileSystem):  # type: ignore[misc]
         super().__init__()
         self._storage, self._turn = storage, Lock()
         self.size_of = cache(self._size_of)
-        self._block = lru_cache(MAX_BLOCKS)(lambda path, number: self._read(path, number * BLOCK_BYTES, BLOCK_BYTES))
+        self._block = lru_cache(MAX_BLOCKS)(
+            lambda path, number: self._read(path, number * BLOCK_BYTES, BLOCK_BYTES)
+        )
 
     def glob(self, path: str, **_: object) -> list[str]:
         """Return the path itself.

@@ -54,7 +54,9 @@ class Spark(Engine):
         self._session, self._room = session, room
         self._url = None if dfs_url is None else dfs_url.rstrip("/")
         self._results, self._dead, self._has_shared = 0, False, False
-        self._thread = ThreadPoolExecutor(1)  # one for all jobs, since each has a thread and a connection in Java
+        self._thread = ThreadPoolExecutor(
+            1
+        )  # one for all jobs, since each has a thread and a connection in Java
 
     def tables(self, name: str, paths: Sequence[str | None], schema: pa.Schema) -> None:
         columns = schema.append(pa.field("segment", pa.int32())).empty_table()
@@ -65,18 +67,28 @@ class Spark(Engine):
         self._do(lambda: self._make_table(name, there, columns))
 
     def _make_table(self, name: str, paths: Mapping[int, str], columns: pa.Table) -> None:
-        places = {number: self._place(path, f"{name}-{number}.parquet") for number, path in paths.items()}
+        places = {
+            number: self._place(path, f"{name}-{number}.parquet") for number, path in paths.items()
+        }
         frame = self._read([*places.values()], mergeSchema="true")
         numbers = {_path_of(place): number for number, place in places.items()}
         uris = frame.inputFiles()
         given = [numbers.get(unquote(_path_of(uri))) for uri in uris]
         if sorted(number for number in given if number is not None) != [*paths]:
-            raise StorageError(f"Spark: lists other files than the {len(paths)} it was asked to read as {name}")
-        addresses = [re.sub("^file:///", "file:/", uri) for uri in uris]  # as `_metadata.file_path` has them
-        files = self._given(pa.table({"krake_file": addresses, "segment": pa.array(given, pa.int32())}))
+            raise StorageError(
+                f"Spark: lists other files than the {len(paths)} it was asked to read as {name}"
+            )
+        addresses = [
+            re.sub("^file:///", "file:/", uri) for uri in uris
+        ]  # as `_metadata.file_path` has them
+        files = self._given(
+            pa.table({"krake_file": addresses, "segment": pa.array(given, pa.int32())})
+        )
         named = frame.select("*", sql.col("_metadata.file_path").alias("krake_file"))
         joined = named.join(sql.broadcast(files), "krake_file").drop("krake_file")
-        self._given(columns).unionByName(joined, allowMissingColumns=True).createOrReplaceTempView(name)
+        self._given(columns).unionByName(joined, allowMissingColumns=True).createOrReplaceTempView(
+            name
+        )
 
     def table(self, name: str, path: str) -> None:
         place = self._place(path, f"{name}.parquet")
@@ -103,7 +115,9 @@ class Spark(Engine):
     def stream(self, query: str, rows: int, stage: str = "") -> Iterator[pa.RecordBatch]:
         store, folder, _ = self._answer(query, stage)
         with _translated():
-            yield from in_batches(self._room.work.until_stopped(_rows_of(store, folder, rows)), rows)
+            yield from in_batches(
+                self._room.work.until_stopped(_rows_of(store, folder, rows)), rows
+            )
         store.delete(folder)
 
     def _answer(self, query: str, stage: str) -> tuple[Storage, str, str]:
@@ -116,7 +130,11 @@ class Spark(Engine):
         folder, root = f"result-{self._results}", f"file://{self._room.scratch}"
         if self._url is not None:  # where all executors see it
             store, folder, root = self._room.storage, f"{self._room.hidden}/{folder}", self._url
-        writer = self._do(lambda: self._session.sql(sql_text(query)).write.option("parquet.block.size", PART_BYTES))
+        writer = self._do(
+            lambda: self._session.sql(sql_text(query)).write.option(
+                "parquet.block.size", PART_BYTES
+            )
+        )
         self._do(lambda: writer.parquet(f"{root}/{folder}"), stage)
         return store, folder, f"{root}/{folder}"
 
@@ -126,7 +144,9 @@ class Spark(Engine):
 
     def _keep(self, name: str, place: str, more: bool) -> None:
         kept = self._session.read.parquet(place)
-        (self._session.table(name).unionByName(kept) if more else kept).createOrReplaceTempView(name)
+        (self._session.table(name).unionByName(kept) if more else kept).createOrReplaceTempView(
+            name
+        )
 
     def shares(self, size_bytes: int) -> list[str]:
         return ["true"]
@@ -159,7 +179,14 @@ class Spark(Engine):
     def _do(self, ask: Callable[[], _T], stage: str = "") -> _T:
         """Ask Spark something that may take its time."""
         with _translated():
-            return patiently(self._thread, ask, self._room.work, self.interrupt, stage=stage, percent=self._percent)
+            return patiently(
+                self._thread,
+                ask,
+                self._room.work,
+                self.interrupt,
+                stage=stage,
+                percent=self._percent,
+            )
 
     def _place(self, path: str, copy: str) -> str:
         """Return where Spark reads a file of the store."""
@@ -187,7 +214,9 @@ class Spark(Engine):
     def _given(self, rows: pa.Table) -> DataFrame:
         # By way of Arrow: rows of Python would start a Python on every executor, of this very version.
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # of PySpark about pandas, which is not used
+            warnings.simplefilter(
+                "ignore", FutureWarning
+            )  # of PySpark about pandas, which is not used
             return self._session.createDataFrame(rows)
 
     def _percent(self) -> int:
@@ -256,7 +285,9 @@ def _start(options: Mapping[str, str], room: Workplace) -> SparkSession:
             room.work.go_on()
             # In another thread, Spark also leaves Ctrl-C to the program that runs us.
             with ThreadPoolExecutor(1) as thread:
-                patiently(thread, lambda: SparkContext(gateway=gateway, conf=conf), room.work, _kill_java)
+                patiently(
+                    thread, lambda: SparkContext(gateway=gateway, conf=conf), room.work, _kill_java
+                )
             return SparkSession.builder.getOrCreate()
         except (PySparkException, Py4JError, OSError) as error:
             file.flush()
@@ -281,7 +312,9 @@ def _options(config: Config, room: Workplace, local: bool) -> dict[str, str]:
     options = {
         "spark.master": config.spark.master,
         "spark.app.name": "krake",
-        "spark.driver.extraJavaOptions": " ".join(f'"-D{key}={value}"' for key, value in java.items()),
+        "spark.driver.extraJavaOptions": " ".join(
+            f'"-D{key}={value}"' for key, value in java.items()
+        ),
         "spark.local.dir": str(room.scratch),
         "spark.sql.warehouse.dir": (room.scratch / "warehouse").as_uri(),
         "spark.sql.catalogImplementation": "in-memory",

@@ -72,7 +72,9 @@ class Inputs:
             "segments": options.pop("segments"),
             "options": {**options, "compression": "zlib"},
         }
-        return (json.dumps(sealed(value), indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+        return (
+            json.dumps(sealed(value), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+        ).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes, place: str) -> "Inputs":
@@ -84,7 +86,10 @@ class Inputs:
                 raise DamagedFileError(
                     f"{place}: has format version {version}, and this Krake reads {FORMAT_VERSION}; {REMEDY}"
                 )
-            segments, mimes = tuple(SegmentInput(**entry) for entry in value["segments"]), options["mime_types"]
+            segments, mimes = (
+                tuple(SegmentInput(**entry) for entry in value["segments"]),
+                options["mime_types"],
+            )
             mimes = None if mimes is None else tuple(mimes)
             return cls(
                 segments,
@@ -98,7 +103,9 @@ class Inputs:
                 options.get("requisites", False),
             )
         except (ValueError, KeyError, TypeError) as error:
-            raise DamagedFileError(f"{place}: is not the inputs of an export: {error!r}; {REMEDY}") from error
+            raise DamagedFileError(
+                f"{place}: is not the inputs of an export: {error!r}; {REMEDY}"
+            ) from error
 
     def late(self, now: "Inputs") -> tuple[SegmentInput, ...] | None:
         """Return the later segments of the same iterations.
@@ -107,8 +114,12 @@ class Inputs:
         version compresses; else None. `crawl.min_nodes` lets a round, and an export, go on without a node, whose
         segment comes later.
         """
-        same_folders = {segment.folder for segment in self.segments} == {segment.folder for segment in now.segments}
-        may_differ = {name: getattr(self, name) for name in ("segments", "crawldb", "compressor", "level")}
+        same_folders = {segment.folder for segment in self.segments} == {
+            segment.folder for segment in now.segments
+        }
+        may_differ = {
+            name: getattr(self, name) for name in ("segments", "crawldb", "compressor", "level")
+        }
         same_options = replace(now, **may_differ) == self
         if not (same_options and same_folders and set(self.segments) <= set(now.segments)):
             return None
@@ -116,12 +127,16 @@ class Inputs:
         return tuple(segment for segment in now.segments if segment not in here)
 
 
-def gather_inputs(stores: Stores, segments: Sequence[SegmentInput], crawldb: Sequence[str] = ()) -> Inputs:
+def gather_inputs(
+    stores: Stores, segments: Sequence[SegmentInput], crawldb: Sequence[str] = ()
+) -> Inputs:
     """Return the inputs of an export over segments, in any order.
 
     `crawldb`: parts of a version. Raises PathNotFoundError, StoppedError.
     """
-    ordered = sorted(set(segments), key=lambda one: (int(one.folder) if one.folder.isdecimal() else -1, one))
+    ordered = sorted(
+        set(segments), key=lambda one: (int(one.folder) if one.folder.isdecimal() else -1, one)
+    )
     config = stores.config.export
     chosen = []
     for segment in stores.until_stopped(ordered):
@@ -129,7 +144,9 @@ def gather_inputs(stores: Stores, segments: Sequence[SegmentInput], crawldb: Seq
         chosen.append(replace(segment, manifest_sha256=digest))
     return Inputs(
         tuple(chosen),
-        None if config.mime_types is None else tuple(sorted({mime.lower() for mime in config.mime_types})),
+        None
+        if config.mime_types is None
+        else tuple(sorted({mime.lower() for mime in config.mime_types})),
         config.max_content_bytes,
         revisited=stores.config.order.revisits,
         duplicates=config.duplicates if stores.config.order.revisits else "keep",

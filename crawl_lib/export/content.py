@@ -53,7 +53,9 @@ def content_of(member: Member, max_bytes: int) -> bytes:
     except DamagedFileError as error:
         raise wanted.damaged(str(error).removeprefix(f"{wanted.path}: ")) from error
     if record.type != "response":
-        raise wanted.damaged(f"byte {wanted.offset}: a {record.type or 'nameless'} record, not a response")
+        raise wanted.damaged(
+            f"byte {wanted.offset}: a {record.type or 'nameless'} record, not a response"
+        )
     head, body = split_head(record.block)
     return decode_content(parse_head(head), body, max_bytes=max_bytes).data
 
@@ -114,7 +116,10 @@ class Buckets:
             last = -(-(number + 1) * self._pages // self._count)  # the next bucket's first NodeID
             if last > first:
                 sizes, places = self.sizes[first:last].tolist(), self._places[first:last].tolist()
-                with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
+                with (
+                    path.open("rb") as file,
+                    mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view,
+                ):
                     for size, place in zip(sizes, places, strict=True):
                         yield view[place : place + size]
             path.unlink(missing_ok=True)
@@ -122,7 +127,11 @@ class Buckets:
 
 
 def write_content(
-    folder: ExportFolder, buckets: Buckets, wanted: Iterable[WantedRecord], inputs: Inputs, progress: Progress
+    folder: ExportFolder,
+    buckets: Buckets,
+    wanted: Iterable[WantedRecord],
+    inputs: Inputs,
+    progress: Progress,
 ) -> Sizes | None:
     """Write an export's `content`; return the pages' sizes.
 
@@ -226,7 +235,9 @@ def _chunks(members: Iterable[Member]) -> Iterator[list[Member]]:
 def _compress(chunk: list[Member], inputs: Inputs) -> list[tuple[int, bytes]]:
     pages = []
     for member in chunk:
-        data = bytes(deflate.zlib_compress(content_of(member, inputs.max_content_bytes), inputs.level))
+        data = bytes(
+            deflate.zlib_compress(content_of(member, inputs.max_content_bytes), inputs.level)
+        )
         if len(data) > MAX_SIZE:
             raise ConfigError(
                 f"export.max_content_bytes: {member.wanted.path}: offset {member.wanted.offset}: the compressed page"

@@ -5,7 +5,13 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 
-from crawl_lib.errors import ConfigError, DamagedFileError, NoExportError, OutputConflictError, PathNotFoundError
+from crawl_lib.errors import (
+    ConfigError,
+    DamagedFileError,
+    NoExportError,
+    OutputConflictError,
+    PathNotFoundError,
+)
 from crawl_lib.export.choice import NAME_PATTERN, SegmentInput, gather_inputs
 from crawl_lib.export.folder import WEB_GRAPH, ExportFolder, list_exports
 from crawl_lib.segment import SegmentReader
@@ -23,16 +29,29 @@ def newest_export(stores: Stores, having: Sequence[str] = ()) -> str:
     `having`: only those count that have these files: others may be made just now. Raises NoExportError if there is
     none: run `krake export` first.
     """
-    names = [name for name in list_exports(stores) if not having or ExportFolder(stores, name).has(*having)]
+    names = [
+        name
+        for name in list_exports(stores)
+        if not having or ExportFolder(stores, name).has(*having)
+    ]
     if not names:
-        what, command = f" with {', '.join(having)}" if having else "", " and `krake graph link`" if having else ""
-        raise NoExportError(f"{stores.config.export.directory}: no export{what} yet; run `krake export`{command} first")
+        what, command = (
+            f" with {', '.join(having)}" if having else "",
+            " and `krake graph link`" if having else "",
+        )
+        raise NoExportError(
+            f"{stores.config.export.directory}: no export{what} yet; run `krake export`{command} first"
+        )
     timed = [name for name in names if name.isdecimal()]
     return max(timed, key=int) if timed else names[-1]
 
 
 def choose(
-    stores: Stores, *, run_id: str | None = None, label: str | None = None, folders: Sequence[str] | None = None
+    stores: Stores,
+    *,
+    run_id: str | None = None,
+    label: str | None = None,
+    folders: Sequence[str] | None = None,
 ) -> tuple[str, list[SegmentInput]]:
     """Return an export's name and the segments it takes in.
 
@@ -50,12 +69,23 @@ def choose(
         chosen = _folders_named(stores, folders)
     elif run_id is not None:
         newest_first = stores.until_stopped(reversed(chosen))
-        last = next((folder for folder in newest_first if crawl.folder(folder).iteration().run_id == run_id), None)
+        last = next(
+            (
+                folder
+                for folder in newest_first
+                if crawl.folder(folder).iteration().run_id == run_id
+            ),
+            None,
+        )
         chosen = chosen[: chosen.index(last) + 1] if last else chosen
     if label and not NAME_PATTERN.fullmatch(label):
-        raise ConfigError(f"label {label!r}: use letters, digits, '.', '_' and '-', beginning with the first two")
+        raise ConfigError(
+            f"label {label!r}: use letters, digits, '.', '_' and '-', beginning with the first two"
+        )
     if not label and not chosen:
-        raise ConfigError("there is no iteration to export; crawl first, or give the export a label")
+        raise ConfigError(
+            "there is no iteration to export; crawl first, or give the export a label"
+        )
     segments = []
     for folder in stores.until_stopped(chosen):
         for node in crawl.folder(folder).segments():
@@ -87,7 +117,9 @@ def _folders_named(stores: Stores, folders: Sequence[str]) -> list[str]:
         wrong += [] if found else [entry]
     if wrong:
         ways = "name some, or give FIRST..LAST, or `newest 3`"
-        raise ConfigError(f"{stores.crawl.path}: no iteration {', '.join(wrong)}; {stores.crawl.listed()}; {ways}")
+        raise ConfigError(
+            f"{stores.crawl.path}: no iteration {', '.join(wrong)}; {stores.crawl.listed()}; {ways}"
+        )
     return sorted(chosen, key=int)
 
 

@@ -13,7 +13,13 @@ import pyarrow.parquet as pq
 
 from crawl_lib.durable import reached
 from crawl_lib.engine import Engine, Workplace, open_engine
-from crawl_lib.errors import DamagedFileError, InputError, OutputConflictError, PathNotFoundError, TargetExistsError
+from crawl_lib.errors import (
+    DamagedFileError,
+    InputError,
+    OutputConflictError,
+    PathNotFoundError,
+    TargetExistsError,
+)
 from crawl_lib.export.choice import NAME_PATTERN, REMEDY, Inputs, SegmentInput
 from crawl_lib.parquet import NO_COLUMNS, open_parquet, parquet_batches
 from crawl_lib.segment import SegmentReader
@@ -35,7 +41,12 @@ ARC_SCHEMAS = {ARCS_OUT: pa.schema(_ENDS), ARCS_IN: pa.schema(_ENDS[::-1])}
 _RANK = pa.field("rank", pa.float64(), nullable=False)
 _KEY, _URL, _HOST, _DOMAIN = (
     pa.field(name, kind, nullable=False)
-    for name, kind in (("key", pa.binary(20)), ("url", pa.string()), ("host", pa.string()), ("domain", pa.string()))
+    for name, kind in (
+        ("key", pa.binary(20)),
+        ("url", pa.string()),
+        ("host", pa.string()),
+        ("domain", pa.string()),
+    )
 )
 RANK_SCHEMAS = {
     "pagerank-pages.parquet": pa.schema([_KEY, _URL, _RANK]),
@@ -56,7 +67,9 @@ class ExportFolder:
 
     def __init__(self, stores: Stores, name: str) -> None:
         if not NAME_PATTERN.fullmatch(name):
-            raise InputError(f"export name {name!r}: use letters, digits, '.', '_' and '-', a letter or digit first")
+            raise InputError(
+                f"export name {name!r}: use letters, digits, '.', '_' and '-', a letter or digit first"
+            )
         self.stores, self.storage, self.name = stores, stores.storage, name
         self.written: set[str] = set()
         self.path = f"{stores.config.export.directory.strip('/')}/{name}"
@@ -140,9 +153,13 @@ class ExportFolder:
                 file.write(inputs.to_bytes())
         first, late = self.begun(inputs)
         if first.crawldb != inputs.crawldb:
-            raise OutputConflictError(f"{self.path}: was begun by another attempt with another CrawlDb; run it again")
+            raise OutputConflictError(
+                f"{self.path}: was begun by another attempt with another CrawlDb; run it again"
+            )
         if late:
-            raise OutputConflictError(f"{self.path}: was begun by another attempt without {late[0].path}; run it again")
+            raise OutputConflictError(
+                f"{self.path}: was begun by another attempt without {late[0].path}; run it again"
+            )
 
     def require(self, names: Sequence[str], command: str) -> None:
         """Check that files exist.
@@ -152,7 +169,9 @@ class ExportFolder:
         sizes = self.sizes()
         for name in names:
             if name not in sizes:
-                raise PathNotFoundError(f"{self.file(name)}: is not there; run `{command}` for {self.name!r} first")
+                raise PathNotFoundError(
+                    f"{self.file(name)}: is not there; run `{command}` for {self.name!r} first"
+                )
 
     def engine(self, scratch: Path) -> AbstractContextManager[Engine]:
         """Return an engine for this export.
@@ -160,7 +179,9 @@ class ExportFolder:
         It works in `scratch`, and in a hidden folder here.
         """
         hidden, limits = self.file(".engine"), self.stores.config.scratch
-        room = Workplace(self.storage, scratch, hidden, limits.memory_bytes, self.stores, limits.max_bytes)
+        room = Workplace(
+            self.storage, scratch, hidden, limits.memory_bytes, self.stores, limits.max_bytes
+        )
         return open_engine(self.stores.secrets.dfs.applied(self.stores.config), room)
 
     @contextmanager
@@ -247,13 +268,17 @@ def write_table(
     progress.end()
 
 
-def checked_table(stores: Stores, path: str, schema: pa.Schema, columns: Sequence[str], remedy: str = REMEDY) -> str:
+def checked_table(
+    stores: Stores, path: str, schema: pa.Schema, columns: Sequence[str], remedy: str = REMEDY
+) -> str:
     """Check the pages' checksums of a table; return its path.
 
     An export keeps no digests of its tables, and engines compare no checksums. Raises DamagedFileError, StorageError,
     StoppedError.
     """
-    for _ in stores.until_stopped(parquet_batches(stores.storage, path, schema, columns, f"; {remedy}")):
+    for _ in stores.until_stopped(
+        parquet_batches(stores.storage, path, schema, columns, f"; {remedy}")
+    ):
         pass
     return path
 
@@ -266,7 +291,11 @@ def remedy_of(path: str) -> str:
     name = path.rpartition("/")[2]
     if name in {ARCS_OUT, ARCS_IN}:
         return "; move it away and run `krake graph link`"
-    return "; move it away, and run `krake graph rank`" if name.startswith("pagerank-") else f"; {REMEDY}"
+    return (
+        "; move it away, and run `krake graph rank`"
+        if name.startswith("pagerank-")
+        else f"; {REMEDY}"
+    )
 
 
 def row_count(storage: Storage, path: str, schema: pa.Schema = NO_COLUMNS) -> int:
@@ -290,4 +319,8 @@ def list_exports(stores: Stores) -> list[str]:
 def listed_exports(stores: Stores) -> str:
     """Return the existing exports, for messages about a missing one."""
     names = list_exports(stores)
-    return f"there are {', '.join(names[-10:])} ({len(names)} in all)" if names else "run `krake export` first"
+    return (
+        f"there are {', '.join(names[-10:])} ({len(names)} in all)"
+        if names
+        else "run `krake export` first"
+    )

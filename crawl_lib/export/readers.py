@@ -35,7 +35,9 @@ class MappedFile:
             raise PathNotFoundError(f"{self.path}: is not there")
         with os_errors(self.path, "cannot be read"), self.path.open("rb") as file:
             self.size_bytes = self.path.stat().st_size  # an empty file cannot be mapped
-            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self.size_bytes else None
+            self._map = (
+                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self.size_bytes else None
+            )
 
     def read(self, start: int, end: int) -> bytes:
         """Return the bytes from `start` to before `end`.
@@ -43,7 +45,10 @@ class MappedFile:
         Raises DamagedFileError if the file ends before.
         """
         if start < 0 or end > self.size_bytes:
-            raise self.damaged(start, f"the file ends at byte {self.size_bytes}, and {end - start} bytes are missing")
+            raise self.damaged(
+                start,
+                f"the file ends at byte {self.size_bytes}, and {end - start} bytes are missing",
+            )
         return b"" if self._map is None else self._map[start:end]
 
     def int32(self, at: int) -> int:
@@ -93,7 +98,9 @@ class UrlMapping(MappedFile):
         super().__init__(path)
         self._count = self.int32(0)
         if self._count < 0 or self.size_bytes != 4 + KEY_BYTES * self._count:
-            raise self.damaged(0, f"says {self._count} keys, and the file has {self.size_bytes} bytes")
+            raise self.damaged(
+                0, f"says {self._count} keys, and the file has {self.size_bytes} bytes"
+            )
 
     def __len__(self) -> int:
         return self._count
@@ -121,7 +128,10 @@ class UrlMapping(MappedFile):
         for node_id in range(self._count):
             key = self.key(node_id)
             if key <= last:
-                raise self.damaged(4 + KEY_BYTES * node_id, f"the key of NodeID {node_id} is not above the one before")
+                raise self.damaged(
+                    4 + KEY_BYTES * node_id,
+                    f"the key of NodeID {node_id} is not above the one before",
+                )
             last = key
             yield key
 
@@ -132,7 +142,9 @@ class ContentReader(MappedFile):
     def __init__(self, path: Path | str, offsets: Path | str | None = None) -> None:
         super().__init__(path, offsets)
         if self._index is not None and self._index.size_bytes % OFFSET_BYTES:
-            raise self._index.damaged(self._index.size_bytes, "the last entry is cut; an entry has 12 bytes")
+            raise self._index.damaged(
+                self._index.size_bytes, "the last entry is cut; an entry has 12 bytes"
+            )
 
     def __len__(self) -> int:
         """Return the number of pages, by the offset file.
@@ -182,7 +194,9 @@ class ContentReader(MappedFile):
         _require_page(node_id, len(self))
         at = OFFSET_BYTES * node_id
         if self.index.int32(at) != node_id:
-            raise self.index.damaged(at, f"the entry of NodeID {node_id} says {self.index.int32(at)}")
+            raise self.index.damaged(
+                at, f"the entry of NodeID {node_id} says {self.index.int32(at)}"
+            )
         return self.index.int64(at + 4)
 
     def _stream(self, start: int) -> bytes:
@@ -223,7 +237,9 @@ class WebGraph(MappedFile):
         if self._nodes < 0:
             raise self.damaged(0, f"a count of {self._nodes} pages")
         if self._index is not None and self._index.size_bytes != 8 * self._nodes:
-            raise self._index.damaged(self._index.size_bytes, f"should have {self._nodes} entries of 8 bytes")
+            raise self._index.damaged(
+                self._index.size_bytes, f"should have {self._nodes} entries of 8 bytes"
+            )
 
     def __len__(self) -> int:
         return self._nodes
@@ -294,7 +310,9 @@ class WebGraph(MappedFile):
             raise self.damaged(at, f"a page with {edges} edges, {ins} of them in-edges")
         ids = np.frombuffer(self.read(at + 8, at + 8 + 4 * edges), dtype=">i4").astype(np.int32)
         if edges and (ids.min() < 0 or ids.max() >= self._nodes):
-            raise self.damaged(at + 8, f"a neighbour of page {node_id} is outside of 0 to {self._nodes - 1}")
+            raise self.damaged(
+                at + 8, f"a neighbour of page {node_id} is outside of 0 to {self._nodes - 1}"
+            )
         return Node(node_id, ids[:ins], ids[ins:])
 
 
@@ -306,7 +324,9 @@ class PowerCounts:
 
     def add(self, numbers: npt.NDArray[np.int64]) -> None:
         """Count some more."""
-        self._counts += np.bincount(np.frexp(numbers.astype(np.float64))[1].clip(0, 32), minlength=33)
+        self._counts += np.bincount(
+            np.frexp(numbers.astype(np.float64))[1].clip(0, 32), minlength=33
+        )
 
     def by_range(self) -> dict[str, int]:
         """Return counts by range, such as "4-7"."""

@@ -32,7 +32,14 @@ from crawl_lib.export.folder import (
 from crawl_lib.export.visits import view_visits
 from crawl_lib.parquet import open_parquet
 from crawl_lib.scratch import scratch_folder
-from crawl_lib.segment import LINKS_NAME, PAGES_NAME, PAGES_SCHEMA, SegmentReader, WantedRecord, dropped_files
+from crawl_lib.segment import (
+    LINKS_NAME,
+    PAGES_NAME,
+    PAGES_SCHEMA,
+    SegmentReader,
+    WantedRecord,
+    dropped_files,
+)
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
 
@@ -94,7 +101,9 @@ def export_pages(
     says), LockedError, StorageError, StoppedError.
     """
     folder = ExportFolder(stores, name)
-    inputs, late = folder.begun(replace(gather_inputs(stores, segments, crawldb), requisites=with_requisites))
+    inputs, late = folder.begun(
+        replace(gather_inputs(stores, segments, crawldb), requisites=with_requisites)
+    )
     if late:
         log.warning(
             "export %s was begun before %s came; the next export, or one with another label, has them",
@@ -133,7 +142,11 @@ class _Export:
 
         The view `captures` has the rows of the segments' `pages`, but for those that were dropped.
         """
-        storage, segments, patterns = self.folder.storage, self.inputs.segments, self.inputs.mime_types
+        storage, segments, patterns = (
+            self.folder.storage,
+            self.inputs.segments,
+            self.inputs.mime_types,
+        )
         rows, paths = 0, list[str | None]()
         keys: list[bytes] = []
         numbers: list[int] = []
@@ -149,9 +162,14 @@ class _Export:
         engine.values("dropped", pa.table(dropped, names=["key", "segment"]))
         self.leave_out(engine)
         names = [f"{segment.folder}/{segment.node}".encode() for segment in segments]
-        columns = [column_of(np.arange(len(names), dtype=np.int32)), bytes_array(names, pa.string())]
+        columns = [
+            column_of(np.arange(len(names), dtype=np.int32)),
+            bytes_array(names, pa.string()),
+        ]
         engine.values("segments", pa.table(columns, names=["segment", "name"]))
-        engine.view("captures", "export/captures_of_lists" if self.inputs.revisited else "export/captures")
+        engine.view(
+            "captures", "export/captures_of_lists" if self.inputs.revisited else "export/captures"
+        )
         accepted = [
             mime.encode()
             for mime in engine.column("export/types")
@@ -179,8 +197,14 @@ class _Export:
                     f"export {self.folder.name!r} was begun with {path}, which was deleted since; move"
                     f" {self.folder.path} away, and export again"
                 )
-        stores, repair = self.folder.stores, "run `krake fsck --repair`, and export under another label"
-        paths = [checked_table(stores, path, STATUSES, STATUSES.names, repair) for path in self.inputs.crawldb]
+        stores, repair = (
+            self.folder.stores,
+            "run `krake fsck --repair`, and export under another label",
+        )
+        paths = [
+            checked_table(stores, path, STATUSES, STATUSES.names, repair)
+            for path in self.inputs.crawldb
+        ]
         engine.tables("crawldb", paths, STATUSES)
         view_visits(engine, "export/visits_but_duplicates", links)
 
@@ -191,7 +215,10 @@ class _Export:
         """
         storage, stores = self.folder.storage, self.folder.stores
         segments = stores.until_stopped(self.inputs.segments)
-        return [SegmentReader(storage, segment.path).verified(LINKS_NAME, stores) for segment in segments]
+        return [
+            SegmentReader(storage, segment.path).verified(LINKS_NAME, stores)
+            for segment in segments
+        ]
 
     def choose(self, engine: Engine) -> None:
         """Write `pages.parquet`."""
@@ -201,12 +228,16 @@ class _Export:
 
     def numbered(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         """Yield rows of `pages.parquet`: chosen captures with their NodeIDs."""
-        paths = bytes_array([segment.path.encode() for segment in self.inputs.segments], pa.string())
+        paths = bytes_array(
+            [segment.path.encode() for segment in self.inputs.segments], pa.string()
+        )
         count = 0
         for batch in batches:
             numbers = column_of(np.arange(count, count + len(batch), dtype=np.int32))
             added = {"node_id": numbers, "segment_path": paths.take(batch.column("segment"))}
-            columns = [added[name] if name in added else batch.column(name) for name in EXPORT_SCHEMA.names]
+            columns = [
+                added[name] if name in added else batch.column(name) for name in EXPORT_SCHEMA.names
+            ]
             yield pa.table(columns, names=EXPORT_SCHEMA.names)
             count += len(batch)
 
@@ -215,12 +246,20 @@ class _Export:
         folder, sizes = self.folder, None
         count = row_count(self.folder.storage, folder.file(PAGES))
         progress = Progress(self.folder.stores, "export.content", count, "pages")
-        if folder.has(OFFSETS) and not folder.has(CONTENT):  # asked in this order: content comes first
-            self.folder.storage.delete(folder.file(OFFSETS))  # of a content file that somebody deleted
+        if folder.has(OFFSETS) and not folder.has(
+            CONTENT
+        ):  # asked in this order: content comes first
+            self.folder.storage.delete(
+                folder.file(OFFSETS)
+            )  # of a content file that somebody deleted
         if not folder.has(CONTENT):
             places = ("node_id", "segment", "warc_file", "warc_offset", "warc_length")
-            engine.table("nodes", checked_table(folder.stores, folder.file(PAGES), EXPORT_SCHEMA, places))
-            buckets = Buckets(self.scratch, count, engine.value("export/size"), self.folder.stores.config.scratch)
+            engine.table(
+                "nodes", checked_table(folder.stores, folder.file(PAGES), EXPORT_SCHEMA, places)
+            )
+            buckets = Buckets(
+                self.scratch, count, engine.value("export/size"), self.folder.stores.config.scratch
+            )
             sizes = write_content(folder, buckets, self.wanted(engine), self.inputs, progress)
         if not folder.has(OFFSETS):
             sizes = content_sizes(folder, count, progress) if sizes is None else sizes
@@ -252,7 +291,9 @@ def write_mapping(folder: ExportFolder) -> None:
         for batch in folder.stores.until_stopped(table.batches(BATCH_ROWS, ["key"])):
             keys: list[bytes] = batch.column(0).to_pylist()  # type: ignore[assignment]
             if any(a >= b for a, b in itertools.pairwise([last, *keys])):
-                raise DamagedFileError(f"{pages}: its keys are not in ascending order{remedy_of(pages)}")
+                raise DamagedFileError(
+                    f"{pages}: its keys are not in ascending order{remedy_of(pages)}"
+                )
             last = keys[-1] if keys else last
             file.write(b"".join(keys))
 
@@ -263,4 +304,6 @@ def bytes_array(values: Sequence[bytes], kind: pa.DataType) -> "pa.Array[Any]":
     Texts are in UTF-8.
     """
     ends = np.cumsum([0, *map(len, values)], dtype=np.int32)
-    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(ends.data), pa.py_buffer(b"".join(values))])
+    return pa.Array.from_buffers(
+        kind, len(values), [None, pa.py_buffer(ends.data), pa.py_buffer(b"".join(values))]
+    )

@@ -11,7 +11,15 @@ import pyarrow.parquet as pq
 
 from crawl_lib.errors import DamagedFileError, InputError, UrlError
 from crawl_lib.export.choice import REMEDY
-from crawl_lib.export.folder import CONTENT, GRAPH_INDEX, OFFSETS, PAGES, URL_MAPPING, WEB_GRAPH, ExportFolder
+from crawl_lib.export.folder import (
+    CONTENT,
+    GRAPH_INDEX,
+    OFFSETS,
+    PAGES,
+    URL_MAPPING,
+    WEB_GRAPH,
+    ExportFolder,
+)
 from crawl_lib.export.local import local_files
 from crawl_lib.export.readers import UrlMapping, WebGraph
 from crawl_lib.parquet import parquet_errors
@@ -41,13 +49,17 @@ def show_page(stores: Stores, *, name: str, page: str, limit: int = 100) -> dict
         mapping = stack.enter_context(UrlMapping(local(URL_MAPPING)))
         node_id = int(page) if is_node_id(page) else mapping.node_id(page_key(stores, page))
         if node_id is None or node_id >= len(mapping):
-            raise InputError(f"{page}: is not among the {len(mapping)} crawled pages of export {name!r}")
+            raise InputError(
+                f"{page}: is not among the {len(mapping)} crawled pages of export {name!r}"
+            )
         pages, key = local(PAGES), mapping.key(node_id)
         [row] = _rows(pages, [node_id])
         view = {"export": name, "node_id": node_id, "key": key.hex(), "url": row["url"], "row": row}
         view |= dict.fromkeys(graph_names)
         if folder.has(GRAPH_INDEX, WEB_GRAPH):
-            _, *sides = stack.enter_context(WebGraph(local(WEB_GRAPH), local(GRAPH_INDEX))).node(node_id)
+            _, *sides = stack.enter_context(WebGraph(local(WEB_GRAPH), local(GRAPH_INDEX))).node(
+                node_id
+            )
             linked = [_rows(pages, ids[:limit].tolist(), ["node_id", "url"]) for ids in sides]
             view |= zip(graph_names, [*map(len, sides), *linked], strict=True)
     segment = row["segment_path"]
@@ -87,7 +99,11 @@ def page_key(stores: Stores, page: str) -> bytes:
 
     The page is named by its URL, or by its key in hex (40 digits). Raises InputError.
     """
-    return bytes.fromhex(page) if KEY_PATTERN.fullmatch(page) else key_of(url_named(stores, page, or_key=True))
+    return (
+        bytes.fromhex(page)
+        if KEY_PATTERN.fullmatch(page)
+        else key_of(url_named(stores, page, or_key=True))
+    )
 
 
 def url_named(stores: Stores, text: str, *, or_key: bool = False) -> str:
@@ -101,7 +117,9 @@ def url_named(stores: Stores, text: str, *, or_key: bool = False) -> str:
         if meant := _with_scheme(text, stores.config.urls.max_length_chars):
             raise InputError(f"{text}: has no http:// or https://: write {meant}") from error
         neither, nor = ("neither", " nor a key of 40 digits") if or_key else ("not", "")
-        raise InputError(f"{text}: is {neither} a URL that Krake crawls ({error.reason}){nor}") from error
+        raise InputError(
+            f"{text}: is {neither} a URL that Krake crawls ({error.reason}){nor}"
+        ) from error
 
 
 def _with_scheme(text: str, max_length_chars: int) -> str:
@@ -119,7 +137,9 @@ def _with_scheme(text: str, max_length_chars: int) -> str:
     return meant if "." in host or ":" in host or host == "localhost" else ""
 
 
-def _rows(pages: Path, node_ids: list[int], columns: list[str] | None = None) -> list[dict[str, Any]]:
+def _rows(
+    pages: Path, node_ids: list[int], columns: list[str] | None = None
+) -> list[dict[str, Any]]:
     """Return rows of `pages.parquet` by NodeID.
 
     Only the necessary row groups are read. Raises DamagedFileError, also where a row is missing: a damaged index of row
@@ -127,9 +147,13 @@ def _rows(pages: Path, node_ids: list[int], columns: list[str] | None = None) ->
     """
     with parquet_errors(str(pages), f"; {REMEDY}"):
         options: dict[str, Any] = {"page_checksum_verification": True, "partitioning": None}
-        found = pq.read_table(pages, columns=columns, filters=[("node_id", "in", node_ids)], **options).to_pylist()
+        found = pq.read_table(
+            pages, columns=columns, filters=[("node_id", "in", node_ids)], **options
+        ).to_pylist()
     if len(found) != len(set(node_ids)):
-        raise DamagedFileError(f"{pages}: lacks rows of {len(set(node_ids)) - len(found)} pages; {REMEDY}")
+        raise DamagedFileError(
+            f"{pages}: lacks rows of {len(set(node_ids)) - len(found)} pages; {REMEDY}"
+        )
     return found
 
 

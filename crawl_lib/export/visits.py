@@ -6,7 +6,9 @@ from crawl_lib.engine import Engine
 from crawl_lib.segment import LINKS_SCHEMA
 
 
-def view_visits(engine: Engine, query: str, links: Callable[[], Sequence[str | None]] | None) -> None:
+def view_visits(
+    engine: Engine, query: str, links: Callable[[], Sequence[str | None]] | None
+) -> None:
     """Make the view `visits` of a query's linked pages.
 
     Requisites without a followed link are left out.

@@ -15,8 +15,22 @@ from contextlib import suppress
 _INNER = tuple(
     ipaddress.ip_network(text)
     for text in (
-        *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
-        *("192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24"),
+        *(
+            "0.0.0.0/8",
+            "10.0.0.0/8",
+            "100.64.0.0/10",
+            "127.0.0.0/8",
+            "169.254.0.0/16",
+            "172.16.0.0/12",
+        ),
+        *(
+            "192.0.0.0/24",
+            "192.0.2.0/24",
+            "192.88.99.0/24",
+            "192.168.0.0/16",
+            "198.18.0.0/15",
+            "198.51.100.0/24",
+        ),
         *("203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4", "168.63.129.16/32"),
         # https://www.iana.org/assignments/iana-ipv6-special-registry; only 2000::/3 is given out to the internet
         *("::/3", "4000::/2", "8000::/1", "2001::/23", "2001:db8::/32", "3fff::/20"),
@@ -75,9 +89,13 @@ def _inner_network(address: _Address) -> _Network | None:
     None: where packets to the address end is on the internet.
     """
     end = _end_of(address)
-    inner = [network for network in _INNER if end in network] + [network for network in _NAMED if address in network]
+    inner = [network for network in _INNER if end in network] + [
+        network for network in _NAMED if address in network
+    ]
     narrowest = max(inner, key=lambda network: network.prefixlen, default=None)
-    return ipaddress.ip_network(str(end)) if narrowest and narrowest.prefixlen <= _LARGE else narrowest
+    return (
+        ipaddress.ip_network(str(end)) if narrowest and narrowest.prefixlen <= _LARGE else narrowest
+    )
 
 
 class AddressFilter:

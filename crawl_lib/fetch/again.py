@@ -15,7 +15,9 @@ _MOST_DIGITS = 9
 _MOST_NUMBERS = 9
 
 
-def retry_at(fetched: Fetched, retries: int, config: RetryConfig, host_until: float = 0.0) -> int | None:
+def retry_at(
+    fetched: Fetched, retries: int, config: RetryConfig, host_until: float = 0.0
+) -> int | None:
     """Return when a URL may be tried again, in POSIX seconds.
 
     None: the outcome is final.
@@ -51,7 +53,12 @@ def retry_after_s(head: bytes, now: float) -> float:
     """
     values = parse_head(head).all("retry-after")
     return max(
-        (_asked_s(text, now) for value in values for text in (value, *value.split(",", _MOST_NUMBERS))), default=0.0
+        (
+            _asked_s(text, now)
+            for value in values
+            for text in (value, *value.split(",", _MOST_NUMBERS))
+        ),
+        default=0.0,
     )
 
 

@@ -30,7 +30,12 @@ _OUTCOME_OF_CODE: dict[int, Outcome] = {
     _curl.E_OPERATION_TIMEDOUT: Outcome.TIMEOUT,
     **dict.fromkeys(
         (
-            *(_curl.E_COULDNT_RESOLVE_PROXY, _curl.E_COULDNT_CONNECT, _curl.E_GOT_NOTHING, _curl.E_SEND_ERROR),
+            *(
+                _curl.E_COULDNT_RESOLVE_PROXY,
+                _curl.E_COULDNT_CONNECT,
+                _curl.E_GOT_NOTHING,
+                _curl.E_SEND_ERROR,
+            ),
             *(_curl.E_RECV_ERROR, _curl.E_PARTIAL_FILE, 97),  # CURLE_PROXY
         ),
         Outcome.CONNECT_FAILED,
@@ -38,9 +43,18 @@ _OUTCOME_OF_CODE: dict[int, Outcome] = {
     **dict.fromkeys(
         (
             *(_curl.E_SSL_CONNECT_ERROR, _curl.E_SSL_ENGINE_NOTFOUND, _curl.E_SSL_ENGINE_SETFAILED),
-            *(_curl.E_SSL_CERTPROBLEM, _curl.E_SSL_CIPHER, _curl.E_PEER_FAILED_VERIFICATION, _curl.E_USE_SSL_FAILED),
+            *(
+                _curl.E_SSL_CERTPROBLEM,
+                _curl.E_SSL_CIPHER,
+                _curl.E_PEER_FAILED_VERIFICATION,
+                _curl.E_USE_SSL_FAILED,
+            ),
             *(_curl.E_SSL_CACERT_BADFILE, _curl.E_SSL_SHUTDOWN_FAILED, _curl.E_SSL_CRL_BADFILE),
-            *(_curl.E_SSL_ISSUER_ERROR, _curl.E_SSL_PINNEDPUBKEYNOTMATCH, _curl.E_SSL_INVALIDCERTSTATUS),
+            *(
+                _curl.E_SSL_ISSUER_ERROR,
+                _curl.E_SSL_PINNEDPUBKEYNOTMATCH,
+                _curl.E_SSL_INVALIDCERTSTATUS,
+            ),
         ),
         Outcome.TLS_FAILED,
     ),
@@ -72,7 +86,13 @@ def outcome_of_status(status: int, head: bytes, *, is_conditional: bool = False)
 
 
 def meaning(
-    end: End | None, code: int, message: str, status: int, head: bytes, *, is_conditional: bool = False
+    end: End | None,
+    code: int,
+    message: str,
+    status: int,
+    head: bytes,
+    *,
+    is_conditional: bool = False,
 ) -> tuple[Failure, str | None, str]:
     """Return the row of the retry table, WARC-Truncated's word, and the error.
 
@@ -81,12 +101,18 @@ def meaning(
     `code`, `message`: of curl, 0 is whole; `status`, `head`: of the last block of headers. `is_conditional`: see
     `outcome_of_status`.
     """
-    answer = _TROUBLE_OF_STATUS.get(status) or outcome_of_status(status, head, is_conditional=is_conditional)
+    answer = _TROUBLE_OF_STATUS.get(status) or outcome_of_status(
+        status, head, is_conditional=is_conditional
+    )
     if end is not None and end is not WHOLE:
         return end[0] or answer, None if end[0] else "length", one_line(end[1])
     is_whole = head.endswith((b"\r\n\r\n", b"\n\n", b"\n\r\n"))
     if code == 0 or end is WHOLE:
-        return (answer, None, "") if is_whole else (Outcome.PROTOCOL_ERROR, None, "the headers do not end")
+        return (
+            (answer, None, "")
+            if is_whole
+            else (Outcome.PROTOCOL_ERROR, None, "the headers do not end")
+        )
     error = one_line(f"{message or 'curl failed'} (curl {code})")
     if is_whole and status >= 200:
         return answer, "time" if code == _curl.E_OPERATION_TIMEDOUT else "disconnect", error
@@ -117,5 +143,7 @@ def last_block(lines: list[bytes]) -> bytes:
     for index, line in enumerate(lines):
         if line[:5] == b"HTTP/" and (index == 0 or not lines[index - 1].strip()):
             start = index
-    end = next((index + 1 for index in range(start, len(lines)) if not lines[index].strip()), len(lines))
+    end = next(
+        (index + 1 for index in range(start, len(lines)) if not lines[index].strip()), len(lines)
+    )
     return b"".join(lines[start:end])

@@ -153,7 +153,9 @@ class Dispatch:
 
     def send(self, host: Host, job: Job, now: float) -> None:
         """Find the address, take the turns, and hand over to the transport."""
-        is_proxys = self._config.proxy and literal_address(host.name) is None  # a name is the proxy's to look up
+        is_proxys = (
+            self._config.proxy and literal_address(host.name) is None
+        )  # a name is the proxy's to look up
         if not is_proxys and host.addresses_until <= now and not self._find_addresses(host, job):
             return
         if self._is_shared(host):
@@ -277,7 +279,9 @@ class Dispatch:
             return
         if self._is_polite(host):
             # A transfer that was paused for room may last twice its time limit.
-            wait_s = self._turns.reserve(f"host {host.name}", 2 * self._config.time_limit_s + host.delay_s)
+            wait_s = self._turns.reserve(
+                f"host {host.name}", 2 * self._config.time_limit_s + host.delay_s
+            )
             if wait_s > 0:
                 self._come_back(host, job, self._clock() + wait_s)
                 return
@@ -300,7 +304,9 @@ class Dispatch:
         job.tries += 1
         job.is_sent = True
         address = None if self._config.proxy else host.address
-        self._transport.start(job, address, lambda *ended: self._act(partial(self._take, host, job, *ended)))
+        self._transport.start(
+            job, address, lambda *ended: self._act(partial(self._take, host, job, *ended))
+        )
 
     def _before_send(self, ip: str, host: str) -> bool:
         if not self._may_send(host):
@@ -319,7 +325,9 @@ class Dispatch:
         if answer is not None:
             return self._use_answer(host, job, answer)
         host.in_flight += 1  # no other request of the host meanwhile
-        self.dns.look_up(host.name, lambda answer: self._act(partial(self._looked_up, host, job, answer)))
+        self.dns.look_up(
+            host.name, lambda answer: self._act(partial(self._looked_up, host, job, answer))
+        )
         return False
 
     def _looked_up(self, host: Host, job: Job, answer: Resolved) -> None:
@@ -339,7 +347,9 @@ class Dispatch:
             if job.tries < row.max_tries:
                 self._put_back(host, job, row, row.wait_s)
             else:
-                self._unsendable(host, job, Outcome.DNS_FAILED, one_line(f"{host.name}: {answer.error}"))
+                self._unsendable(
+                    host, job, Outcome.DNS_FAILED, one_line(f"{host.name}: {answer.error}")
+                )
             return False
         allowed = tuple(address for address in answer.addresses if self._filter.allows(address))
         if not allowed:
@@ -366,7 +376,9 @@ class Dispatch:
             self._hosts.schedule(host)
             return
         job.spent_s += fetched.duration_ms / 1000
-        if self._spans is not None and not fetched.request:  # the turn was taken until it would be sent
+        if (
+            self._spans is not None and not fetched.request
+        ):  # the turn was taken until it would be sent
             self._turns.put(f"ip {host.address}", self._config.ip_delay_s)
         if not was_cut:
             self._note_failure(host, fetched, row)
@@ -375,8 +387,15 @@ class Dispatch:
         if job.tries < row.max_tries and host.ending is None and may_wait:
             self._put_back(host, job, row, max(row.wait_s, asked_s))
         else:
-            if failure in _BUSY and job.taken is None:  # without robots.txt no page is tried: that costs a retry
-                self._give_up(host, Outcome.ROBOTS_UNREACHABLE, f"robots.txt: status {fetched.status}", asked_s)
+            if (
+                failure in _BUSY and job.taken is None
+            ):  # without robots.txt no page is tried: that costs a retry
+                self._give_up(
+                    host,
+                    Outcome.ROBOTS_UNREACHABLE,
+                    f"robots.txt: status {fetched.status}",
+                    asked_s,
+                )
             elif failure in _BUSY:
                 self._give_up(host, Outcome.HOST_GAVE_UP, f"after status {fetched.status}", asked_s)
             elif job.taken is not None and fetched.status and row.passes_s is None:
@@ -417,7 +436,9 @@ class Dispatch:
 
     def end(self, job: Job, outcome: Outcome, error: str) -> None:
         """Report what is not asked for (again)."""
-        self._report(job, Fetched(job.url, self._hosts.wall(), outcome, attempts=job.tries, error=error))
+        self._report(
+            job, Fetched(job.url, self._hosts.wall(), outcome, attempts=job.tries, error=error)
+        )
 
     def _unsendable(self, host: Host, job: Job, outcome: Outcome, error: str) -> None:
         """End a URL whose host cannot be reached.
@@ -488,4 +509,8 @@ class Dispatch:
             host.address_turn += 1
             host.address = host.addresses[host.address_turn % len(host.addresses)]
         if host.failures >= HOST_GIVES_UP_AFTER:
-            self._give_up(host, Outcome.HOST_GAVE_UP, one_line(f"after {host.failures} failed tries: {fetched.error}"))
+            self._give_up(
+                host,
+                Outcome.HOST_GAVE_UP,
+                one_line(f"after {host.failures} failed tries: {fetched.error}"),
+            )

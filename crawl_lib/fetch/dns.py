@@ -38,7 +38,9 @@ _CHANNEL_TICK_S = 0.25
 # would never be found. After six it gives up, in 8 to 16 seconds: until then it is for `timeout_s` to say.
 _TRIES = 6
 # There is no such name, or no address of it. Whatever else c-ares says, asking later may help.
-_FINAL = frozenset({pycares.errno.ARES_ENOTFOUND, pycares.errno.ARES_ENODATA, pycares.errno.ARES_EBADNAME})
+_FINAL = frozenset(
+    {pycares.errno.ARES_ENOTFOUND, pycares.errno.ARES_ENODATA, pycares.errno.ARES_EBADNAME}
+)
 
 
 @dataclass(slots=True)
@@ -88,8 +90,12 @@ class SystemResolver:
         try:
             if self._ares is None:
                 # A callback for sockets spares c-ares a thread, and inotify, of which a user has few.
-                self._ares = pycares.Channel(sock_state_cb=self._watch, servers=self._servers or None, tries=_TRIES)
-            self._ares.getaddrinfo(host, None, type=socket.SOCK_STREAM, callback=partial(self._answered, then))
+                self._ares = pycares.Channel(
+                    sock_state_cb=self._watch, servers=self._servers or None, tries=_TRIES
+                )
+            self._ares.getaddrinfo(
+                host, None, type=socket.SOCK_STREAM, callback=partial(self._answered, then)
+            )
         except (UnicodeError, ValueError, pycares.AresError) as error:
             self._open -= 1
             # An error of c-ares: a file of the system cannot be read, or memory is short.
@@ -116,7 +122,9 @@ class SystemResolver:
         self._open -= 1
         if error is None:
             addresses = [node.addr[0] for node in result.nodes]
-            texts = dict.fromkeys(text.decode() if isinstance(text, bytes) else text for text in addresses)
+            texts = dict.fromkeys(
+                text.decode() if isinstance(text, bytes) else text for text in addresses
+            )
             then(Resolved(tuple(texts), "" if texts else "no address"))
         else:
             then(Resolved((), str(pycares.errno.strerror(error)), error not in _FINAL))
@@ -150,7 +158,11 @@ class DnsCache:
     """
 
     def __init__(
-        self, ttl_s: float, timeout_s: float, clock: Callable[[], float], new_resolver: Callable[[], SystemResolver]
+        self,
+        ttl_s: float,
+        timeout_s: float,
+        clock: Callable[[], float],
+        new_resolver: Callable[[], SystemResolver],
     ) -> None:
         self._ttl_s = ttl_s
         self._timeout_s = timeout_s
@@ -231,9 +243,13 @@ class DnsCache:
             return
         for host in _older(self._young, now - YOUNG_S):
             self._slow[host] = self._young.pop(host)
-        late = _older(self._slow, now - self._timeout_s) + _older(self._young, now - self._timeout_s)
+        late = _older(self._slow, now - self._timeout_s) + _older(
+            self._young, now - self._timeout_s
+        )
         for host in late:
-            self._arrived(host, Resolved((), f"no answer within fetch.dns_timeout_s ({self._timeout_s:g} s)"))
+            self._arrived(
+                host, Resolved((), f"no answer within fetch.dns_timeout_s ({self._timeout_s:g} s)")
+            )
         self._ask_more()
 
     def _arrived(self, host: str, answer: Resolved) -> None:
@@ -243,7 +259,13 @@ class DnsCache:
         self._young.pop(host, None)
         self._slow.pop(host, None)
         # Temporary failures are not kept at all: a retry asks again.
-        ttl_s = self._ttl_s if answer.addresses else 0.0 if answer.temporary else min(self._ttl_s, _NEGATIVE_TTL_S)
+        ttl_s = (
+            self._ttl_s
+            if answer.addresses
+            else 0.0
+            if answer.temporary
+            else min(self._ttl_s, _NEGATIVE_TTL_S)
+        )
         answer.expires = self._clock() + ttl_s
         self._answers.pop(host, None)
         if len(self._answers) >= _MAX_ENTRIES:

@@ -17,7 +17,15 @@ import pycurl  # type: ignore[import-untyped]
 
 from crawl_lib.config import FetchConfig
 from crawl_lib.fetch.address import AddressFilter, refusal
-from crawl_lib.fetch.classify import OUTCOME_OF_TROUBLE, WHOLE, End, Failure, last_block, meaning, mime_allowed
+from crawl_lib.fetch.classify import (
+    OUTCOME_OF_TROUBLE,
+    WHOLE,
+    End,
+    Failure,
+    last_block,
+    meaning,
+    mime_allowed,
+)
 from crawl_lib.fetch.hosts import Job
 from crawl_lib.fetch.rawanswer import NO_STATUS, RawAnswer
 from crawl_lib.fetch.retry import Trouble
@@ -139,7 +147,9 @@ class Exchange:
     def _set_headers(self) -> None:
         lines = [*self.headers, *self.conditions]
         self.tail = "".join(f"{line}\r\n" for line in lines) + "\r\n"
-        self.handle.setopt(pycurl.HTTPHEADER, [*lines, "Proxy-Connection:"] if self.forwards else lines)
+        self.handle.setopt(
+            pycurl.HTTPHEADER, [*lines, "Proxy-Connection:"] if self.forwards else lines
+        )
 
     def _configure(self) -> None:
         config = self.config
@@ -188,7 +198,9 @@ class Exchange:
         self.raw: RawAnswer | None = None
         self.parts: list[bytes] = []
         self.most = self.room = _most_bytes(self.config, job)
-        self.mime_types = self.usual_types if job.limits.mime_types is None else job.limits.mime_types
+        self.mime_types = (
+            self.usual_types if job.limits.mime_types is None else job.limits.mime_types
+        )
         self.limit_s = job.time_limit_s(self.config.time_limit_s)
         self.sent = False
         self.ended: End | None = None
@@ -232,10 +244,16 @@ class Exchange:
         # curl itself would send the request again where a kept connection broke; that would be a second request
         # without the host's delay. A retry is ours to plan.
         if self.sent:
-            self.ended = Trouble.STALE_CONNECTION, "the server closed a kept connection before it answered"
+            self.ended = (
+                Trouble.STALE_CONNECTION,
+                "the server closed a kept connection before it answered",
+            )
             return int(pycurl.PREREQFUNC_ABORT)
         if self.before_send is not None and not self.before_send(primary_ip, self.job.site.host):
-            self.ended = Trouble.TURN_OVER, f"the turn of {primary_ip} was over when it was connected"
+            self.ended = (
+                Trouble.TURN_OVER,
+                f"the turn of {primary_ip} was over when it was connected",
+            )
             return int(pycurl.PREREQFUNC_ABORT)
         self.sent = True
         self.due = self.started + self.limit_s
@@ -316,7 +334,9 @@ class Exchange:
             self.ended = LONG_HEAD
         elif self.mime_types and not self.job.robots_for:
             headers = parse_head(self.head())
-            if headers.status // 100 == 2 and not mime_allowed(headers.content_type[0], self.mime_types):
+            if headers.status // 100 == 2 and not mime_allowed(
+                headers.content_type[0], self.mime_types
+            ):
                 self.ended = Outcome.MIME_REFUSED, ""
         return self.ended is None
 
@@ -335,9 +355,17 @@ class Exchange:
         head = self.head()
         if self.ended is None:
             self.ended, code, message = self._end_of_head(head, code, message)
-        status = parse_head(head).status if self.raw else self.handle.getinfo(pycurl.RESPONSE_CODE) if head else 0
+        status = (
+            parse_head(head).status
+            if self.raw
+            else self.handle.getinfo(pycurl.RESPONSE_CODE)
+            if head
+            else 0
+        )
         is_conditional = bool(self.conditions)
-        failure, truncated, error = meaning(self.ended, code, message, status, head, is_conditional=is_conditional)
+        failure, truncated, error = meaning(
+            self.ended, code, message, status, head, is_conditional=is_conditional
+        )
         outcome = OUTCOME_OF_TROUBLE[failure] if isinstance(failure, Trouble) else failure
         answered = outcome in WITH_RESPONSE
         fetched = Fetched(
@@ -348,7 +376,9 @@ class Exchange:
             ip=self.handle.getinfo(pycurl.PRIMARY_IP) or None if self.sent else None,
             request=self.request_head() if self.sent else b"",
             head=head if answered else b"",
-            body=(self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)) if answered else b"",
+            body=(self.parts[0] if len(self.parts) == 1 else b"".join(self.parts))
+            if answered
+            else b"",
             truncated=truncated,
             attempts=self.job.tries,
             duration_ms=round(duration_s * 1000),
@@ -364,11 +394,19 @@ class Exchange:
         """
         if self.head_bytes() > self.config.max_header_bytes:
             return LONG_HEAD, code, message
-        if code == _WEIRD_SERVER_REPLY and head[:5] != b"HTTP/" and not self.handle.getinfo(pycurl.NUM_CONNECTS):
+        if (
+            code == _WEIRD_SERVER_REPLY
+            and head[:5] != b"HTTP/"
+            and not self.handle.getinfo(pycurl.NUM_CONNECTS)
+        ):
             # libcurl passes on raw only the first answer of a connection. On a new one the next try may be read.
             return (Trouble.STALE_CONNECTION, f"on a kept connection {NO_STATUS}"), code, message
         if self.raw is not None and self.raw.is_short and code == 0:
-            return None, pycurl.E_PARTIAL_FILE, "the connection was closed before the body was whole"
+            return (
+                None,
+                pycurl.E_PARTIAL_FILE,
+                "the connection was closed before the body was whole",
+            )
         return None, code, message
 
     def request_head(self) -> bytes:

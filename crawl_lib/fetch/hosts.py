@@ -194,7 +194,9 @@ class Host:
     changed: bool = False
     pages: WaitingPages = field(default_factory=WaitingPages)
     # Lists, not deques, which take 600 bytes each: a batch may have 100,000 hosts.
-    urgent: list[Job] = field(default_factory=list)  # before pages: what was begun, to be tried again, robots.txt
+    urgent: list[Job] = field(
+        default_factory=list
+    )  # before pages: what was begun, to be tried again, robots.txt
     sites: list[Site] = field(default_factory=list)
     later: list[tuple[float, int, Job]] = field(default_factory=list)
     in_flight: int = 0
@@ -275,7 +277,9 @@ def limits_of(config: FetchConfig, host: str) -> tuple[float, int]:
 
     The first matching entry of `fetch.hosts` decides, or else the general options.
     """
-    entry = next((entry for entry in config.hosts if host_matches(entry.kind, entry.value, host)), _USUAL)
+    entry = next(
+        (entry for entry in config.hosts if host_matches(entry.kind, entry.value, host)), _USUAL
+    )
     return (
         config.host_delay_s if entry.delay_s is None else entry.delay_s,
         entry.connections or config.connections_per_host,
@@ -292,7 +296,9 @@ def pace_s(config: FetchConfig, row: HostRow | None, name: str) -> float:
     delay_s, _ = limits_of(config, name)
     if row is not None:
         delay_s = max(delay_s, min(row.delay_s, config.max_crawl_delay_s))
-    return delay_s and delay_s + (row.answer_s if row is not None and row.answer_s else USUAL_ANSWER_S)
+    return delay_s and delay_s + (
+        row.answer_s if row is not None and row.answer_s else USUAL_ANSWER_S
+    )
 
 
 def _time_of(item: Host | IpGate, when: float) -> float:
@@ -384,7 +390,9 @@ class Hosts:
         for host in self.begun.values():
             least_s, host.connections = limits_of(config, host.name)
             told_s = [site.rules.crawl_delay_s for site in host.sites if site.rules is not None]
-            host.delay_s = max(least_s, *(min(delay_s, config.max_crawl_delay_s) for delay_s in [0.0, *told_s]))
+            host.delay_s = max(
+                least_s, *(min(delay_s, config.max_crawl_delay_s) for delay_s in [0.0, *told_s])
+            )
             if is_blocked(host.name):
                 self.give_up(host, BLOCKED, _FOR_EVER_S)
             elif host.ending == BLOCKED:
@@ -417,7 +425,11 @@ class Hosts:
             back_off = back_off._replace(until=0.0)
         host.back_off = back_off
         if back_off.until > self.wall():
-            self.give_up(host, (Outcome.HOST_GAVE_UP, "the host is in back-off"), back_off.until - self.wall())
+            self.give_up(
+                host,
+                (Outcome.HOST_GAVE_UP, "the host is in back-off"),
+                back_off.until - self.wall(),
+            )
 
     def give_up(self, host: Host, ending: tuple[Outcome, str], for_s: float) -> None:
         """End a host's URLs without requests.

@@ -65,7 +65,8 @@ _IN_BACK_OFF = (
 )
 _SINCE = "SELECT min(since) FROM back_offs WHERE until > ? AND until <= ? AND typeof(since) = 'real' AND since > 0"
 _ASKED_UNTIL = (
-    "SELECT host, until FROM asked WHERE until > ? AND until <= ? AND typeof(host) = 'text' AND typeof(until) = 'real'"
+    "SELECT host, until FROM asked WHERE until > ? AND until "
+    "<= ? AND typeof(host) = 'text' AND typeof(until) = 'real'"
 )
 _FAILED_ROBOTS = "SELECT authority FROM robots WHERE verdict NOT IN ('rules', 'allow') AND typeof(authority) = 'text'"
 
@@ -166,7 +167,9 @@ def hosts_in_back_off(node_dir: Path, now: float, longest_s: float) -> dict[str,
         return store.in_back_off(now, longest_s) if store is not None else {}
 
 
-def _without_programs(action: int, first: str | None, second: str | None, base: str | None, inner: str | None) -> int:
+def _without_programs(
+    action: int, first: str | None, second: str | None, base: str | None, inner: str | None
+) -> int:
     """Deny the actions of triggers and views.
 
     Fetching processes write the file, and an endless program in it would block this process.
@@ -205,12 +208,16 @@ class HostStore(Tables):
         with sqlite_errors(self.path, REMEDY):
             try:
                 self._db.set_authorizer(_without_programs)
-                self._db.execute("PRAGMA synchronous=NORMAL")  # tables that a loss of power takes are made again
+                self._db.execute(
+                    "PRAGMA synchronous=NORMAL"
+                )  # tables that a loss of power takes are made again
                 self._db.execute("PRAGMA journal_mode=WAL")
                 self._db.executescript(_SCHEMA)
                 for table, column in _LATER_COLUMNS:
                     if not self._has_column(table, column):
-                        self._db.execute(f"ALTER TABLE {table} ADD COLUMN {column} REAL NOT NULL DEFAULT 0")
+                        self._db.execute(
+                            f"ALTER TABLE {table} ADD COLUMN {column} REAL NOT NULL DEFAULT 0"
+                        )
             except BaseException:
                 self._db.close()
                 raise
@@ -242,7 +249,9 @@ class HostStore(Tables):
         now = self._wall()
         with self._transaction(durable=True):
             marks = ("dirty", "hold_from") if hold else ("dirty",)
-            self._db.executemany("INSERT OR REPLACE INTO marks VALUES (?, ?)", [(mark, now) for mark in marks])
+            self._db.executemany(
+                "INSERT OR REPLACE INTO marks VALUES (?, ?)", [(mark, now) for mark in marks]
+            )
             self._db.execute("DELETE FROM hosts WHERE last_end < ?", (now - _KEPT_S,))
             self._db.execute("DELETE FROM robots WHERE expires < ?", (now - _KEPT_S,))
             self._db.execute("DELETE FROM back_offs WHERE until < ?", (now - _KEPT_S,))
@@ -368,14 +377,28 @@ class HostStore(Tables):
         """
         now = self._wall()
         with self._transaction(durable=True):
-            hosts = [host for (host,) in self._db.execute("SELECT host FROM back_offs WHERE typeof(host) = 'text'")]
+            hosts = [
+                host
+                for (host,) in self._db.execute(
+                    "SELECT host FROM back_offs WHERE typeof(host) = 'text'"
+                )
+            ]
             rows = [(asked.get(host, now), host) for host in hosts if names_host(host)]
             self._db.executemany("UPDATE back_offs SET until = min(until, ?) WHERE host = ?", rows)
-            told = [host for (host,) in self._db.execute("SELECT host FROM asked WHERE typeof(host) = 'text'")]
+            told = [
+                host
+                for (host,) in self._db.execute(
+                    "SELECT host FROM asked WHERE typeof(host) = 'text'"
+                )
+            ]
             over = [(host,) for host in told if names_host(host) and host not in asked]
             self._db.executemany("DELETE FROM asked WHERE host = ?", over)
             failed = [site for (site,) in self._db.execute(_FAILED_ROBOTS)]
-            free = [(site,) for site in failed if names_host(host_of(site)) and host_of(site) not in asked]
+            free = [
+                (site,)
+                for site in failed
+                if names_host(host_of(site)) and host_of(site) not in asked
+            ]
             self._db.executemany("DELETE FROM robots WHERE authority = ?", free)
 
     def robots(self, authority: str) -> RobotsRow | None:

@@ -90,7 +90,14 @@ class _Run:
         self.saved_at = self.clock()
         self.unbegun: list[list[TakenUrl]] = []
         self.dispatch = Dispatch(
-            hosts, turns, caller, seams, retries=retries, act=self.act, fail=self.fail, may_send=may_send
+            hosts,
+            turns,
+            caller,
+            seams,
+            retries=retries,
+            act=self.act,
+            fail=self.fail,
+            may_send=may_send,
         )
 
     async def run(self, items: Sequence[TakenUrl]) -> int:
@@ -204,7 +211,11 @@ class _Run:
         """
         if job.is_cancelled:
             return _CANCELLED  # nobody hears of it
-        if host.ending is None and job.taken is not None and (error := self.caller.objection(job.taken)):
+        if (
+            host.ending is None
+            and job.taken is not None
+            and (error := self.caller.objection(job.taken))
+        ):
             return Outcome.FILTERED, error
         return host.ending
 
@@ -280,7 +291,9 @@ class LiveRun(_Run):
         self._waiting: Counter[str] = Counter()
         self._told: dict[str, object] = {}
         hosts = Hosts(config, retry, store, seams.clock, seams.wall, is_live=True)
-        super().__init__(hosts, turns, _OfLiveRun(caller, self._reported), seams, retries, may_send=may_send)
+        super().__init__(
+            hosts, turns, _OfLiveRun(caller, self._reported), seams, retries, may_send=may_send
+        )
 
     async def run_until_closed(self) -> int:
         """Serve URLs until `close`, then finish requests; return unreported URLs' number.
@@ -345,7 +358,12 @@ class LiveRun(_Run):
             return
         self.hosts.learn(state)
         site, robots = self.hosts.begun_site(authority), state.robots
-        if site is not None and site.rules is not None and robots is not None and site.rules.expires < robots.expires:
+        if (
+            site is not None
+            and site.rules is not None
+            and robots is not None
+            and site.rules.expires < robots.expires
+        ):
             self.dispatch.robots.forget(site)
 
     def set_limits(self, config: FetchConfig, is_blocked: Callable[[str], bool]) -> None:
@@ -360,7 +378,10 @@ class LiveRun(_Run):
 
         Changes since the last call count.
         """
-        host, site = self.hosts.begun.get(host_of(f"{authority}/")), self.hosts.begun_site(authority)
+        host, site = (
+            self.hosts.begun.get(host_of(f"{authority}/")),
+            self.hosts.begun_site(authority),
+        )
         if host is None or site is None:
             return None
         mark = host.delay_s, host.back_off, site.rules and site.rules.expires

@@ -22,7 +22,9 @@ _TRIM_TEXTS = """
 DELETE FROM texts WHERE domain = ?1
 AND time <= (SELECT time FROM texts WHERE domain = ?1 ORDER BY time DESC LIMIT 1 OFFSET ?2)
 """
-_SKETCHES = "SELECT sketch FROM sketches WHERE pattern = ? AND typeof(sketch) = 'blob' ORDER BY time"
+_SKETCHES = (
+    "SELECT sketch FROM sketches WHERE pattern = ? AND typeof(sketch) = 'blob' ORDER BY time"
+)
 _KEPT_TEXTS = 10_000
 _MOST_FULL = 100_000
 _ASKED = 500
@@ -41,7 +43,9 @@ def domain_number(host: str) -> int:
 
     `Text` has this number.
     """
-    return int.from_bytes(blake2b(budget_domain_of(host).encode(), digest_size=8).digest(), signed=True)
+    return int.from_bytes(
+        blake2b(budget_domain_of(host).encode(), digest_size=8).digest(), signed=True
+    )
 
 
 def page_number(key: bytes) -> int:
@@ -127,7 +131,9 @@ class PageTables(Tables):
             for start in range(0, len(wanted), _ASKED):
                 some = wanted[start : start + _ASKED]
                 query = _FULL_TEXTS.format(",".join(["(?, ?)"] * len(some)))
-                for text in map(Text._make, self._db.execute(query, (*chain(*some), most, most)).fetchall()):
+                for text in map(
+                    Text._make, self._db.execute(query, (*chain(*some), most, most)).fetchall()
+                ):
                     full[text] = [page for (page,) in self._db.execute(_PAGES_OF_TEXT, text)]
                     self._db.execute("INSERT OR IGNORE INTO full_texts VALUES (?, ?)", text)
                     rows = ((page, text.domain) for page in full[text])
@@ -150,7 +156,9 @@ class PageTables(Tables):
             for start in range(0, len(wanted), _ASKED):
                 some = wanted[start : start + _ASKED]
                 marks = ",".join("?" * len(some))
-                rows = self._db.execute(f"SELECT page FROM full_pages WHERE page IN ({marks})", some)
+                rows = self._db.execute(
+                    f"SELECT page FROM full_pages WHERE page IN ({marks})", some
+                )
                 found.update(page for (page,) in rows)
         return found
 
@@ -158,7 +166,9 @@ class PageTables(Tables):
         """Keep the newest 10,000 pages of each domain. Full texts stay full."""
         with self._transaction():
             for domain in domains:
-                (count,) = self._db.execute("SELECT count(*) FROM texts WHERE domain = ?", (domain,)).fetchone()
+                (count,) = self._db.execute(
+                    "SELECT count(*) FROM texts WHERE domain = ?", (domain,)
+                ).fetchone()
                 if count > _KEPT_TEXTS:
                     self._db.execute(_TRIM_TEXTS, (domain, _KEPT_TEXTS))
 

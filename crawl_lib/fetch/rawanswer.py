@@ -92,7 +92,9 @@ class RawAnswer:
         if not headers.status:
             self.problem = NO_STATUS
         codings = ",".join(headers.all("transfer-encoding")).lower().split(",")
-        lengths = {text.strip() for value in headers.all("content-length") for text in value.split(",")}
+        lengths = {
+            text.strip() for value in headers.all("content-length") for text in value.split(",")
+        }
         if headers.status in (204, 304):
             self.is_whole = True
         elif codings[-1].strip() == "chunked":

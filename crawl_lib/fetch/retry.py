@@ -80,7 +80,9 @@ LIVE_TRIES = 2
 LIVE_WAIT_S = 1.0
 
 LIVE_RETRIES = {
-    failure: replace(row, wait_s=min(row.wait_s, LIVE_WAIT_S), max_tries=min(row.max_tries, LIVE_TRIES))
+    failure: replace(
+        row, wait_s=min(row.wait_s, LIVE_WAIT_S), max_tries=min(row.max_tries, LIVE_TRIES)
+    )
     for failure, row in RETRIES.items()
 }
 """The same where somebody waits for the answer: two tries at most, a second apart at most."""

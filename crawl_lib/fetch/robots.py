@@ -56,7 +56,9 @@ def rules_of_row(row: RobotsRow, token: str) -> Rules | None:
     return None
 
 
-def row_of(authority: str, fetched: Fetched, hops: int, now: float, config: FetchConfig) -> RobotsRow:
+def row_of(
+    authority: str, fetched: Fetched, hops: int, now: float, config: FetchConfig
+) -> RobotsRow:
     """Interpret the last answer for a robots.txt as a row to keep.
 
     See RFC 9309, 2.3.1.
@@ -68,7 +70,9 @@ def row_of(authority: str, fetched: Fetched, hops: int, now: float, config: Fetc
     body, ttl_s = b"", config.robots_ttl_s
     if verdict is Verdict.RULES:
         is_cut = fetched.truncated is not None
-        body = robots_text(fetched.head, fetched.body, is_cut=is_cut, max_bytes=config.max_robots_bytes)
+        body = robots_text(
+            fetched.head, fetched.body, is_cut=is_cut, max_bytes=config.max_robots_bytes
+        )
     elif verdict is not Verdict.ALLOW:
         ttl_s = min(ttl_s, UNREACHABLE_TTL_S)
     return RobotsRow(authority, verdict.value, body, error, now, now + max(ttl_s, MIN_TTL_S))
@@ -94,7 +98,10 @@ def _verdict(fetched: Fetched, hops: int) -> tuple[Verdict | Outcome, str]:
         return Outcome.ROBOTS_UNREACHABLE, f"robots.txt: status {fetched.status}"
     if fetched.outcome in _FAILURES and hops == 0:
         return fetched.outcome, f"robots.txt: {fetched.error}"
-    return Outcome.ROBOTS_UNREACHABLE, f"robots.txt: {fetched.url}: {fetched.outcome.value}: {fetched.error}"
+    return (
+        Outcome.ROBOTS_UNREACHABLE,
+        f"robots.txt: {fetched.url}: {fetched.outcome.value}: {fetched.error}",
+    )
 
 
 class RobotsPace:
@@ -110,20 +117,30 @@ class RobotsPace:
         self._turns = turns
         self._asked: Counter[str] = Counter()
         self._last: dict[str, float] = {}
-        self._newest: dict[str, float] = {}  # when each domain was asked for last, the longest ago first
+        self._newest: dict[
+            str, float
+        ] = {}  # when each domain was asked for last, the longest ago first
 
     def wait_s(self, host: Host) -> float:
         """Return the seconds until a robots.txt may be requested.
 
         0.0: the request is sent now.
         """
-        delay_s, domain, now = self._hosts.config.host_delay_s, budget_domain_of(host.name), self._hosts.clock()
+        delay_s, domain, now = (
+            self._hosts.config.host_delay_s,
+            budget_domain_of(host.name),
+            self._hosts.clock(),
+        )
         if delay_s and self._asked[domain] >= FREE_HOSTS:
             if host.robots_at is None:
-                host.robots_at = self._last[domain] = max(now, self._last.get(domain, now - delay_s) + delay_s)
+                host.robots_at = self._last[domain] = max(
+                    now, self._last.get(domain, now - delay_s) + delay_s
+                )
             if host.robots_at > now:
                 return host.robots_at - now
-            if wait_s := self._turns.reserve(f"robots {domain}", delay_s):  # another process has this turn
+            if wait_s := self._turns.reserve(
+                f"robots {domain}", delay_s
+            ):  # another process has this turn
                 host.robots_at = now + wait_s
                 self._last[domain] = max(self._last[domain], host.robots_at)
                 return wait_s
@@ -203,7 +220,9 @@ class RobotsRules:
         hop = Job(target, next_site, None, site, job.hops + 1)
         port = refused_port(target, next_site.host)
         if port is not None:
-            end = Fetched(target, self._hosts.wall(), Outcome.PORT_REFUSED, attempts=0, error=port_error(port))
+            end = Fetched(
+                target, self._hosts.wall(), Outcome.PORT_REFUSED, attempts=0, error=port_error(port)
+            )
             self.answered(hop, end)
             return
         self.rules_of(next_site)  # its Crawl-delay, where it is known
@@ -215,12 +234,16 @@ class RobotsRules:
         host, store = self._hosts.host(site.host), self._hosts.store
         if hops == 0 and fetched.outcome in _SHARED_ENDS:
             lasts_s = self._hosts.config.dns_ttl_s if self._hosts.is_live else float("inf")
-            site.rules = Rules(None, "", self._hosts.wall() + lasts_s, (fetched.outcome, fetched.error))
+            site.rules = Rules(
+                None, "", self._hosts.wall() + lasts_s, (fetched.outcome, fetched.error)
+            )
         else:
             new = row_of(site.authority, fetched, hops, self._hosts.wall(), self._hosts.config)
             row, old = new, store.robots(site.authority)
             if old is not None and old.verdict in _READ and new.verdict not in _READ:
-                row = old._replace(expires=new.expires)  # what was known before stays in force (RFC 9309, 2.4)
+                row = old._replace(
+                    expires=new.expires
+                )  # what was known before stays in force (RFC 9309, 2.4)
             rules = rules_of_row(row, self._hosts.config.user_agent)
             assert rules is not None
             self._set(site, rules)
@@ -232,7 +255,9 @@ class RobotsRules:
     def _set(self, site: Site, rules: Rules) -> None:
         site.rules = rules
         host = self._hosts.host(site.host)
-        host.delay_s = max(host.delay_s, min(rules.crawl_delay_s, self._hosts.config.max_crawl_delay_s))
+        host.delay_s = max(
+            host.delay_s, min(rules.crawl_delay_s, self._hosts.config.max_crawl_delay_s)
+        )
         self._kept_bytes += rules.size_bytes - self._kept.pop(site, 0)
         self._kept[site] = rules.size_bytes
         while self._kept_bytes > MAX_RULES_BYTES and len(self._kept) > 1:

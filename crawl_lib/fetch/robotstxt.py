@@ -131,7 +131,11 @@ class Rules:
     """
 
     def __init__(
-        self, body: bytes | None, token: str, expires: float, refusal: tuple[Outcome, str] | None = None
+        self,
+        body: bytes | None,
+        token: str,
+        expires: float,
+        refusal: tuple[Outcome, str] | None = None,
     ) -> None:
         self.expires = expires
         self.refusal = refusal
@@ -143,7 +147,9 @@ class Rules:
         for pattern, allows in rules:
             self._add(pattern, allows)
             folder, slash, page = pattern.rpartition(b"/")
-            if allows and slash and page.startswith(b"index.htm"):  # as Google reads it: the folder's page too
+            if (
+                allows and slash and page.startswith(b"index.htm")
+            ):  # as Google reads it: the folder's page too
                 self._add(folder + b"/$", True)
         self._wild.sort(reverse=True)
         self._lengths = sorted(set(map(len, self._plain)))
@@ -227,7 +233,8 @@ class _Index:
 
     def __init__(self, rules: list[_Wild]) -> None:
         keys = [
-            {key for part in rule.parts if part for key in (part[:_KEY_BYTES], part[-_KEY_BYTES:])} for rule in rules
+            {key for part in rule.parts if part for key in (part[:_KEY_BYTES], part[-_KEY_BYTES:])}
+            for rule in rules
         ]
         counts = Counter(chain.from_iterable(keys))
         self._rules = rules

@@ -94,9 +94,16 @@ class Transport:
         self._deadline = Alarm(self._loop, self._on_deadline)
         self._kept = max(64, config.connections * 2)
         # If descriptors are few, connections would fail for want of them, which looks like a failure of hosts.
-        free = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - self._kept - config.connections - _OTHER_DESCRIPTORS
+        free = (
+            resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            - self._kept
+            - config.connections
+            - _OTHER_DESCRIPTORS
+        )
         lane_config = replace(config, slow_connections=max(0, min(config.slow_connections, free)))
-        self._lane = SlowLane(lane_config, budget, self._running, partial(self._end, code=pycurl.E_OPERATION_TIMEDOUT))
+        self._lane = SlowLane(
+            lane_config, budget, self._running, partial(self._end, code=pycurl.E_OPERATION_TIMEDOUT)
+        )
         self._looker = Alarm(self._loop, self._look)
         self._closed = False
         self._multi: Any = pycurl.CurlMulti()
@@ -149,13 +156,17 @@ class Transport:
         self._epoll.close()
 
     def _on_socket(self, event: int, fd: int, _multi: Any, _known: Any) -> None:
-        mask = (select.EPOLLIN if event & pycurl.POLL_IN else 0) | (select.EPOLLOUT if event & pycurl.POLL_OUT else 0)
+        mask = (select.EPOLLIN if event & pycurl.POLL_IN else 0) | (
+            select.EPOLLOUT if event & pycurl.POLL_OUT else 0
+        )
         if event == pycurl.POLL_REMOVE:
             with suppress(OSError):  # closed already: the kernel has taken it out
                 self._epoll.unregister(fd)
             return
         try:
-            self._epoll.register(fd, mask)  # most are not there, since curl gives up a socket after each request
+            self._epoll.register(
+                fd, mask
+            )  # most are not there, since curl gives up a socket after each request
         except FileExistsError:
             self._epoll.modify(fd, mask)
 
@@ -218,7 +229,9 @@ class Transport:
                 exchange.due = now + late_s
             elif exchange.handle in self._running:
                 self._end(exchange, pycurl.E_OPERATION_TIMEDOUT)
-        self._deadline.by(min((exchange.due for exchange in self._running.values()), default=math.inf))
+        self._deadline.by(
+            min((exchange.due for exchange in self._running.values()), default=math.inf)
+        )
 
     def _look(self) -> None:
         now = self._loop.time()
@@ -247,6 +260,8 @@ class Transport:
 
 def _curl_events(mask: int) -> int:
     # Curl finds out by reading what an error is.
-    events = pycurl.CSELECT_ERR | pycurl.CSELECT_IN if mask & (select.EPOLLERR | select.EPOLLHUP) else 0
+    events = (
+        pycurl.CSELECT_ERR | pycurl.CSELECT_IN if mask & (select.EPOLLERR | select.EPOLLHUP) else 0
+    )
     events |= pycurl.CSELECT_IN if mask & select.EPOLLIN else 0
     return int(events | (pycurl.CSELECT_OUT if mask & select.EPOLLOUT else 0))

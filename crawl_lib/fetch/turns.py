@@ -77,7 +77,9 @@ class Spans:
         self.given: Callable[[str, float], None] = lambda name, begins_s: None
         self._ask = ask
         self._end = end
-        self._spans: dict[str, list[tuple[float, float]]] = {}  # the newest first, and the one before
+        self._spans: dict[
+            str, list[tuple[float, float]]
+        ] = {}  # the newest first, and the one before
         self._asked: set[str] = set()
         self._sent: dict[str, int] = {}  # in the newest span
         self._start_s: dict[str, float] = {}  # of names to which connecting took longer
@@ -103,7 +105,11 @@ class Spans:
         self._asked.discard(name)
         self._spans[name] = [(begins_s, ends_s), *self._spans.get(name, ())[:1]]
         if len(self._spans) > _MOST_SPANS:
-            for other in [other for other, (span, *_) in self._spans.items() if span[1] < begins_s - _MOST_START_S]:
+            for other in [
+                other
+                for other, (span, *_) in self._spans.items()
+                if span[1] < begins_s - _MOST_START_S
+            ]:
                 if other.startswith("ip "):
                     del self._spans[other]
         self.given(name, begins_s)
@@ -189,7 +195,9 @@ class Turns:
 
         A turn lasts as long as a request may, plus the delay.
         """
-        delay_s = max(fetch.host_delay_s, fetch.ip_delay_s, *(entry.delay_s or 0.0 for entry in fetch.hosts))
+        delay_s = max(
+            fetch.host_delay_s, fetch.ip_delay_s, *(entry.delay_s or 0.0 for entry in fetch.hosts)
+        )
         return cls(
             folder / TURNS_FILE,
             longest_s=2 * fetch.time_limit_s + max(delay_s, fetch.max_crawl_delay_s),
@@ -234,19 +242,25 @@ class Turns:
 
     def _change(self, name: str, delay_s: float, *, wait: bool) -> float:
         key = int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little") or 1
-        self._longest_s = max(self._longest_s, delay_s)  # else what is written here would not be believed
+        self._longest_s = max(
+            self._longest_s, delay_s
+        )  # else what is written here would not be believed
         fcntl.flock(self._file, fcntl.LOCK_EX)
         try:
             now = self._clock()
             offset, entry_key, until = self._find(key, now)
-            if not until <= now + self._longest_s:  # too far away to have been written, or no number
+            if (
+                not until <= now + self._longest_s
+            ):  # too far away to have been written, or no number
                 until = now + self._delay_s
                 _ENTRY.pack_into(self._map, offset, entry_key, until)
             if wait and until > now:
                 return until - now
             # An entry that is shared with another name moves forward only.
             later = now + delay_s if entry_key == key or until <= now else max(until, now + delay_s)
-            _ENTRY.pack_into(self._map, offset, entry_key if entry_key and until > now else key, later)
+            _ENTRY.pack_into(
+                self._map, offset, entry_key if entry_key and until > now else key, later
+            )
             return 0.0
         finally:
             fcntl.flock(self._file, fcntl.LOCK_UN)

@@ -15,7 +15,14 @@ from typing import NamedTuple
 
 from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.frontier.hostcounts import HostCounts, host_of_line, names_of_domain
-from crawl_lib.urlfiles import HANDED_ON_MARK, file_lines, is_listed, is_requisite, some_lines, url_of_line
+from crawl_lib.urlfiles import (
+    HANDED_ON_MARK,
+    file_lines,
+    is_listed,
+    is_requisite,
+    some_lines,
+    url_of_line,
+)
 from crawl_lib.urls import Budgets, DomainBudget, Groups, Rejection, Traps, budget_key, pattern_of
 
 _LINES = 50_000
@@ -90,7 +97,9 @@ class Admission:
         unlisted = [line for line in lines if not is_listed(line[1], is_meta=True)]
         urls = [url for url, _ in unlisted]
         counts = Counter(map(host_of_line, urls))
-        patterns = self._patterns(unlisted, counts) if self._traps and self._traps.has_patterns else []
+        patterns = (
+            self._patterns(unlisted, counts) if self._traps and self._traps.has_patterns else []
+        )
         joined, self._joined = self._joined, None
         if joined is None:  # of an intake that was killed
             judged = self._judged(urls)
@@ -104,13 +113,19 @@ class Admission:
         """Yield the lines of the intake's file `new.hosts`."""
         return self._counts.noted()
 
-    def _patterns(self, lines: Sequence[tuple[bytes, bytes]], of_hosts: Counter[bytes]) -> list[bytes]:
+    def _patterns(
+        self, lines: Sequence[tuple[bytes, bytes]], of_hosts: Counter[bytes]
+    ) -> list[bytes]:
         """Return patterns of URLs beyond the first of their hosts.
 
         The result does not depend on the division into calls. Requisites are in none: rules of words are for pages.
         """
         before = self._counts.get(of_hosts)
-        seen = {host: have for host, n in of_hosts.items() if (have := before.get(host, 0)) + n > _FIRST_OF_HOST}
+        seen = {
+            host: have
+            for host, n in of_hosts.items()
+            if (have := before.get(host, 0)) + n > _FIRST_OF_HOST
+        }
         found = []
         for url, meta in lines if seen else ():
             if (host := host_of_line(url)) in seen:

@@ -33,7 +33,9 @@ def check_queue(
 
     Raises StorageError where the disk fails.
     """
-    check = _QueueCheck(Queue(directory, node), Findings(ROOM, "run `krake fsck --repair`"), on_progress)
+    check = _QueueCheck(
+        Queue(directory, node), Findings(ROOM, "run `krake fsck --repair`"), on_progress
+    )
     with os_errors(directory):
         check.run(full)
     return check.findings.list()
@@ -50,7 +52,9 @@ class _QueueCheck:
         move = self._read("move_damaged", NodeDirectory.move, lambda: Move.read(queue.directory))
         record = self._read("record_damaged", NodeDirectory.record, queue.record)
         take = self._read("take_damaged", NodeDirectory.take, lambda: Take.open(directory))
-        journal = self._read("intake_damaged", NodeDirectory.journal, lambda: Journal.read(directory))
+        journal = self._read(
+            "intake_damaged", NodeDirectory.journal, lambda: Journal.read(directory)
+        )
         if take is not None:
             self._take(take)
         if move is not None:
@@ -63,7 +67,9 @@ class _QueueCheck:
             self._intake(journal)
         lost = self._read("lost_damaged", NodeDirectory.lost, lambda: LostUrls(directory).count())
         if lost:
-            self.findings.add("urls_lost", str(queue.files.lost), "see there", repair=LostUrls.advice(lost))
+            self.findings.add(
+                "urls_lost", str(queue.files.lost), "see there", repair=LostUrls.advice(lost)
+            )
         self._lines_of_others()
         if full and record is not None and not self.findings.list():
             self._digests(record, move)
@@ -100,7 +106,11 @@ class _QueueCheck:
             self._tell(meta.name)
             if meta.exists() and (lines := count_lines(meta)) != (count := count_lines(data)):
                 self._add("meta_differs", meta.name, f"has {lines} lines for {count} URLs")
-        if take and record.last_move != f"take-{take.take_id}" and state != take.header.position_before:
+        if (
+            take
+            and record.last_move != f"take-{take.take_id}"
+            and state != take.header.position_before
+        ):
             self._add("take_position", NodeDirectory.take, "begins elsewhere than the queue")
         if full and record.state_sha1 == state.sha1():
             self._offsets(state, record)
@@ -133,8 +143,14 @@ class _QueueCheck:
             self._tell(name)
             path = queue.directory / (step.name if step and is_there(queue, step) else name)
             if digest_of(path) != digest:
-                finding = ("meta_changed" if meta else "data_changed") if stem.isdigit() else f"{name}_damaged"
-                self._add(finding, name, "is not what Krake wrote: what it says of some URLs is not so")
+                finding = (
+                    ("meta_changed" if meta else "data_changed")
+                    if stem.isdigit()
+                    else f"{name}_damaged"
+                )
+                self._add(
+                    finding, name, "is not what Krake wrote: what it says of some URLs is not so"
+                )
 
     def _take(self, take: Take) -> None:
         """Check whether an open take can be fetched."""
@@ -150,7 +166,11 @@ class _QueueCheck:
             for name, problem in journal.damaged_files(self.queue.directory):
                 self._add("intake_short", name, problem)
         elif not self.queue.files.journal.exists() and new.exists() and new.stat().st_size:
-            self._add("intake_missing", NodeDirectory.journal, f"is not there, and `new` has {count_lines(new)} URLs")
+            self._add(
+                "intake_missing",
+                NodeDirectory.journal,
+                f"is not there, and `new` has {count_lines(new)} URLs",
+            )
 
     def _lines_of_others(self) -> None:
         for name in (NodeDirectory.undecided, NodeDirectory.handed_on):

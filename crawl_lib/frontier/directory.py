@@ -20,7 +20,9 @@ class _File:
     def __get__(self, directory: None, owner: "type[NodeDirectory]") -> str: ...
     @overload
     def __get__(self, directory: "NodeDirectory", owner: "type[NodeDirectory]") -> Path: ...
-    def __get__(self, directory: "NodeDirectory | None", owner: "type[NodeDirectory]") -> Path | str:
+    def __get__(
+        self, directory: "NodeDirectory | None", owner: "type[NodeDirectory]"
+    ) -> Path | str:
         return self.name if directory is None else directory.path / self.name
 
 
@@ -134,7 +136,9 @@ class NodeDirectory:
             try:
                 path.mkdir(exist_ok=True)
             except (FileNotFoundError, FileExistsError, NotADirectoryError) as error:
-                raise os_error(error, f"queue.local_dir: {path}", "cannot be made", ConfigError) from error
+                raise os_error(
+                    error, f"queue.local_dir: {path}", "cannot be made", ConfigError
+                ) from error
             except OSError as error:
                 raise os_error(error, f"queue.local_dir: {path}", "cannot be made") from error
         return local_dir / node

@@ -76,9 +76,14 @@ def choose(lines: Iterable[tuple[bytes, bytes]], shares: Shares) -> bytearray:
     for url, meta in lines if left else ():
         if shares.only_requisites and not is_requisite(meta, is_meta=True):
             break
-        host, is_bare = host_of_line(url), meta.count(b"\t") <= BARE_META_TABS  # most are: the rest costs time
+        host, is_bare = (
+            host_of_line(url),
+            meta.count(b"\t") <= BARE_META_TABS,
+        )  # most are: the rest costs time
         is_new = is_bare or not is_listed(meta, is_meta=True)
-        is_due = (is_bare or not shares.now < due_of(meta) <= latest) and host not in shares.back_off
+        is_due = (
+            is_bare or not shares.now < due_of(meta) <= latest
+        ) and host not in shares.back_off
         if is_due and (new or not is_new):
             turn = rooms.turn(host)
             taken.append(turn + (_PASSED if is_new else _PASSED_OF_LIST) if turn else _TAKEN)

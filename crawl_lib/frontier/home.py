@@ -32,5 +32,9 @@ class NodeHome:
         self.directory, self.node, self.lock = directory, node, lock
         self.files = NodeDirectory(directory)
         self.queue = HeldQueue(directory, node, lock)
-        self.takes, self.intake, self.rewrites = Takes(self.queue), Intake(self.queue), Rewrites(self.queue)
+        self.takes, self.intake, self.rewrites = (
+            Takes(self.queue),
+            Intake(self.queue),
+            Rewrites(self.queue),
+        )
         self.counts, self.lost = HostCounts(directory), LostUrls(directory)

@@ -74,7 +74,9 @@ class HostCounts:
         found: dict[bytes, int] = {}
         if names and self.path.exists():
             with self._open() as base:
-                for name, admitted in chain(*(_found(base, table, [*names]) for table in ("hosts", "begun"))):
+                for name, admitted in chain(
+                    *(_found(base, table, [*names]) for table in ("hosts", "begun"))
+                ):
                     found[name] = found.get(name, 0) + admitted
         return found
 
@@ -85,7 +87,9 @@ class HostCounts:
         """
         if self.path.exists():
             with self._open() as base:
-                if base.execute("SELECT 1 FROM begun").fetchone():  # else SQLite would write all the same
+                if base.execute(
+                    "SELECT 1 FROM begun"
+                ).fetchone():  # else SQLite would write all the same
                     base.execute("DELETE FROM begun")
                 _count_domains(base)
 
@@ -102,14 +106,19 @@ class HostCounts:
         """
         if self.path.exists():
             with self._open() as base:
-                rows = base.execute("SELECT host, admitted FROM begun WHERE host NOT LIKE '@%' ORDER BY host")
+                rows = base.execute(
+                    "SELECT host, admitted FROM begun WHERE host NOT LIKE '@%' ORDER BY host"
+                )
                 for name, admitted in rows:
                     yield b"%b\t%d\n" % (name.encode(), admitted)
 
     def add(self, move_id: str, counts: Callable[[], Iterable[Count]]) -> None:
         """Add a move's counts once, durably."""
         with self._open() as base:
-            if base.execute("SELECT 1 FROM applied WHERE move_id = ?", (move_id,)).fetchone() is None:
+            if (
+                base.execute("SELECT 1 FROM applied WHERE move_id = ?", (move_id,)).fetchone()
+                is None
+            ):
                 _count_domains(base)
                 _add(base, "hosts", counts(), ("hosts",))
                 base.execute("DELETE FROM begun")
@@ -142,7 +151,8 @@ class HostCounts:
             if base.execute("INSERT OR IGNORE INTO lowered VALUES (?)", (name,)).rowcount:
                 _count_domains(base)
                 base.executemany(
-                    "UPDATE hosts SET admitted = max(0, admitted - ?) WHERE host = ?", _lowered(base, counts)
+                    "UPDATE hosts SET admitted = max(0, admitted - ?) WHERE host = ?",
+                    _lowered(base, counts),
                 )
                 # Names of groups begin with the host and a slash, and 0 is the character behind that.
                 ranges = ((f"{host.decode()}/", f"{host.decode()}0") for host in counts)
@@ -163,7 +173,9 @@ class HostCounts:
         if not self.path.exists():
             return {}
         with self._open() as base:
-            return dict(base.execute(f"SELECT host, admitted FROM hosts WHERE {_IS_HOST} ORDER BY host"))
+            return dict(
+                base.execute(f"SELECT host, admitted FROM hosts WHERE {_IS_HOST} ORDER BY host")
+            )
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
@@ -210,7 +222,9 @@ def _found(base: sqlite3.Connection, table: str, names: Sequence[bytes]) -> Iter
         yield from ((name.encode(), admitted) for name, admitted in rows)
 
 
-def _add(base: sqlite3.Connection, table: str, counts: Iterable[Count], known: Sequence[str]) -> None:
+def _add(
+    base: sqlite3.Connection, table: str, counts: Iterable[Count], known: Sequence[str]
+) -> None:
     """Add counts of hosts and groups, and their domains' counts.
 
     `known`: tables whose hosts are not new.
@@ -218,7 +232,9 @@ def _add(base: sqlite3.Connection, table: str, counts: Iterable[Count], known: S
     source = iter(counts)
     while some := list(islice(source, _ADD_ROWS)):
         hosts = {name: count for name, count in some if count and b"/" not in name}
-        there = {name for one in known for name, admitted in _found(base, one, [*hosts]) if admitted}
+        there = {
+            name for one in known for name, admitted in _found(base, one, [*hosts]) if admitted
+        }
         domains: Counter[bytes] = Counter()
         for host, count in hosts.items():
             pages, names = names_of_domain(host)

@@ -99,7 +99,11 @@ class Intake:
         queue.require_no_take()
         queue.require_settled()
         record = queue.record()
-        waiting = {(one.folder, one.node): one for one in sources if (one.folder, one.node) not in record.taken_in}
+        waiting = {
+            (one.folder, one.node): one
+            for one in sources
+            if (one.folder, one.node) not in record.taken_in
+        }
         goes_on = queue.files.journal.exists() or queue.files.undecided.exists()
         if not goes_on and all(source.is_empty for source in waiting.values()):
             if waiting:  # no URL joins, so one file says all, without a journal and a move
@@ -109,7 +113,9 @@ class Intake:
             return
         journal = open_journal(queue, list(waiting))
         admission = Admission(queue.directory, rules.budgets, rules.traps)
-        run = _IntakeRun(queue, waiting, keys, rules, journal, admission, _PastCheck(queue, keys, record.again))
+        run = _IntakeRun(
+            queue, waiting, keys, rules, journal, admission, _PastCheck(queue, keys, record.again)
+        )
         run.resume()
         with closing(run.chunks()) as chunks:
             for lines in chunks:
@@ -117,7 +123,9 @@ class Intake:
                 if on_progress:
                     on_progress(run.report)
                 if stop and stop():
-                    raise StoppedError(f"{queue.directory}: the intake was stopped; it goes on when run again")
+                    raise StoppedError(
+                        f"{queue.directory}: the intake was stopped; it goes on when run again"
+                    )
         run.finish(complete_folders)
 
     def take_in_again(self) -> None:
@@ -230,7 +238,9 @@ class _IntakeRun:
                 fresh[key] = line
             elif key not in fresh:
                 fresh[key] = line
-        answer = self.keys.unknown([key for key in fresh if key not in past] if past else list(fresh))
+        answer = self.keys.unknown(
+            [key for key in fresh if key not in past] if past else list(fresh)
+        )
         new = answer.new | past
         accepted = [line for key, line in fresh.items() if key in new]
         undecided = [line for key, line in fresh.items() if key in answer.undecided]
@@ -259,7 +269,11 @@ class _IntakeRun:
         judged = [b"" if one else via_of_line(line) for one, line in zip(stays, lines, strict=True)]
         keys = {via: key_of_via(via) for via in set(judged)}
         full = self.rules.full_pages({*keys.values()} - {b""})
-        return [line for line, via in zip(lines, judged, strict=True) if keys[via] not in full] if full else lines
+        return (
+            [line for line, via in zip(lines, judged, strict=True) if keys[via] not in full]
+            if full
+            else lines
+        )
 
     def _claim(self, lines: list[bytes]) -> list[bytes]:
         """Claim keys, and append the URLs that are ours.
@@ -329,9 +343,17 @@ class _IntakeRun:
         state, record = queue.state(), queue.record()
         waits = bool(journal.undecided_count)
         change = Change(
-            move_id=move_id("intake", record.last_move, journal.plan, journal.new_bytes, self.report.to_mapping()),
+            move_id=move_id(
+                "intake",
+                record.last_move,
+                journal.plan,
+                journal.new_bytes,
+                self.report.to_mapping(),
+            ),
             state=state,
-            record=self.report.added_to(_with_taken_in(record, journal.plan, self.sources, complete_folders)),
+            record=self.report.added_to(
+                _with_taken_in(record, journal.plan, self.sources, complete_folders)
+            ),
             ours=queue.is_ours(state, record),
             appended=(NodeDirectory.new, journal.new_count),
             deletes=[
@@ -352,8 +374,12 @@ def _with_taken_in(
     complete_folders: Collection[str],
 ) -> Record:
     """Return the record after all sources of a plan were taken in."""
-    taken_in = record.taken_in.with_sources([pair for pair in plan if pair != UNDECIDED], complete_folders)
-    taken_in = taken_in.without_lists(but=complete_folders)  # deleted ones, of which there is no end
+    taken_in = record.taken_in.with_sources(
+        [pair for pair in plan if pair != UNDECIDED], complete_folders
+    )
+    taken_in = taken_in.without_lists(
+        but=complete_folders
+    )  # deleted ones, of which there is no end
     # Whether all that was taken in was divided among these nodes; of what was undecided that is not known.
     found = [sources.get(pair) for pair in plan]
     divided = all(source and tuple(sorted(source.nodes)) in ((), record.nodes) for source in found)
@@ -373,7 +399,9 @@ class _PastCheck:
     list asked for it.
     """
 
-    def __init__(self, queue: Queue, keys: "ShardedKeyStore", read_before: Container[tuple[str, str]]) -> None:
+    def __init__(
+        self, queue: Queue, keys: "ShardedKeyStore", read_before: Container[tuple[str, str]]
+    ) -> None:
         self._queue, self._keys, self._read_before = queue, keys, read_before
         self._here: npt.NDArray[np.bytes_] | None = None
         self._passed: set[bytes] = set()
@@ -388,7 +416,11 @@ class _PastCheck:
         asked = {key for line, key in handed.items() if not is_listed(line)}
         if asked and source in self._read_before:
             states = self._keys.states(list(asked))
-            wanted -= {key for key, state in states.items() if state is not None and state is not KeyState.QUEUED}
+            wanted -= {
+                key
+                for key, state in states.items()
+                if state is not None and state is not KeyState.QUEUED
+            }
         wanted = self._not_here(wanted)
         for line in some:
             key = handed.get(line)
@@ -411,7 +443,9 @@ class _PastCheck:
             self._here = np.unique(np.frombuffer(bytearray().join(self._keys_here()), "S20"))
         asked = list(keys)
         there: list[bool] = np.isin(np.array(asked, "S20"), self._here).tolist()
-        passed = {key for key, is_there in zip(asked, there, strict=True) if not is_there} - self._passed
+        passed = {
+            key for key, is_there in zip(asked, there, strict=True) if not is_there
+        } - self._passed
         self._passed |= passed
         return passed
 

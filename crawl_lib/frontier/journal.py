@@ -143,7 +143,10 @@ class Journal:
         with the journal.
         """
         for name in (NodeDirectory.new, NodeDirectory.new_meta, NodeDirectory.new_undecided):
-            with os_errors(directory / name, "cannot be written"), (directory / name).open("ab") as file:
+            with (
+                os_errors(directory / name, "cannot be written"),
+                (directory / name).open("ab") as file,
+            ):
                 if file.tell():
                     file.truncate(getattr(self, _SIZES[name]))
                     fsync_file(file)
@@ -167,17 +170,27 @@ def open_journal(queue: Queue, waiting: Sequence[Pair]) -> Journal:
     The files are cut to what the journal says. `waiting`: sources to be planned. Raises QueueError where files are
     damaged, StorageError naming a source that is gone, and half taken in.
     """
-    directory, journal, offered = queue.directory, Journal.read(queue.directory), {*waiting, UNDECIDED}
+    directory, journal, offered = (
+        queue.directory,
+        Journal.read(queue.directory),
+        {*waiting, UNDECIDED},
+    )
     if begins := journal is None:
         if queue.files.new.exists() and queue.files.new.stat().st_size:
-            raise queue.error(f"`{NodeDirectory.new}` has URLs of an intake, and `{NodeDirectory.journal}` is gone")
-        journal = Journal([UNDECIDED] if queue.files.undecided.exists() else [], sums=dict.fromkeys(_SIZES, 0))
+            raise queue.error(
+                f"`{NodeDirectory.new}` has URLs of an intake, and `{NodeDirectory.journal}` is gone"
+            )
+        journal = Journal(
+            [UNDECIDED] if queue.files.undecided.exists() else [], sums=dict.fromkeys(_SIZES, 0)
+        )
     for name, problem in () if begins else journal.damaged_files(directory):
         raise queue.error(f"`{name}` {problem}")
     journal.cut(directory)
     if journal.line and (half := journal.plan[journal.at]) not in offered:
         name = "/".join(half)
-        raise StorageError(f"{directory}: half of {name} was taken in, and it is not there now; put it back")
+        raise StorageError(
+            f"{directory}: half of {name} was taken in, and it is not there now; put it back"
+        )
     if journal.replan(offered, waiting) or begins:
         journal.write(directory)
     if begins:

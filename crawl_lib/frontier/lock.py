@@ -79,7 +79,10 @@ class NodeLock:
             raise
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """Give our hold up; children that inherited the descriptor keep theirs."""
         self._is_held = False
@@ -95,7 +98,9 @@ class NodeLock:
     def require_held(self) -> None:
         """Raise LockedError, unless the lock is held."""
         if not self._is_held:
-            raise LockedError(f"{self.path}: node {self.node} is to be changed, and its lock is not held")
+            raise LockedError(
+                f"{self.path}: node {self.node} is to be changed, and its lock is not held"
+            )
 
     def _wait(self) -> None:
         deadline_s = time.monotonic() + self._timeout_s
@@ -131,6 +136,8 @@ def _describe(text: bytes) -> str:
         value = json.loads(text)
         what = f", {value['what']}" if value["what"] else ""
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(value["since"]))
-        return f"process {value['pid']} on {value['host']}{what}, since {since} UTC (or a child of it)"
+        return (
+            f"process {value['pid']} on {value['host']}{what}, since {since} UTC (or a child of it)"
+        )
     except (ValueError, KeyError, TypeError):
         return "a process that has not said its name"

@@ -62,7 +62,9 @@ class Move:
         path = NodeDirectory(directory).move
         with suppress(FileNotFoundError), own_file(path, "is not a move"):
             value = unsealed(path.read_bytes())
-            value["groups"] = tuple(tuple(Step(*step) for step in group) for group in value["groups"])
+            value["groups"] = tuple(
+                tuple(Step(*step) for step in group) for group in value["groups"]
+            )
             return cls(**value)
         return None
 
@@ -149,7 +151,9 @@ class HeldQueue(Queue):
         if move is None:
             return False
         if problem := next(impossible_steps(self, move), None):
-            raise self.error(f"the open move {problem}; the directory may have been copied within the move")
+            raise self.error(
+                f"the open move {problem}; the directory may have been copied within the move"
+            )
         _carry_out(self, move)
         return True
 
@@ -212,7 +216,9 @@ class HeldQueue(Queue):
         known = self._offsets(state, self.record()) if gone == 0 else None
         lines = after.processed - (state.processed if known else 0)
         data, meta = known or (0, 0)
-        return _after_lines(self.files.data(gone), data, lines), _after_lines(self.files.meta(gone), meta, lines)
+        return _after_lines(self.files.data(gone), data, lines), _after_lines(
+            self.files.meta(gone), meta, lines
+        )
 
 
 def _after_lines(path: Path, offset: int, count: int) -> int:
@@ -258,9 +264,15 @@ def _plan(queue: Queue, change: Change) -> Move:
     before = (change.record.offset, change.record.meta_offset) if change.ours else (None, None)
     offsets = (change.offsets or before) if gone < files and state.processed else (0, 0)
     own = _own_digests(queue, change.record) if gone < files else {}
-    sizes, datas, metas = zip(*(_facts(queue, name, own, ours=change.ours) for name in names), strict=True)
+    sizes, datas, metas = zip(
+        *(_facts(queue, name, own, ours=change.ours) for name in names), strict=True
+    )
     kept = {name: digest for name, digest in change.record.files.items() if name not in deletes}
-    new = {target: digest_of(queue.directory / name) for name, target in change.renames if target in NEXT_TO_QUEUE}
+    new = {
+        target: digest_of(queue.directory / name)
+        for name, target in change.renames
+        if target in NEXT_TO_QUEUE
+    }
     record = replace(
         change.record,
         state_sha1=state.sha1() if change.ours else "",
@@ -320,7 +332,12 @@ def impossible_steps(queue: Queue, move: Move) -> Iterator[str]:
     They are in words. A copy of the directory has such contradictions. In a copy nothing would be deleted, and URLs
     that were handed on would be handed on again. A name that the move itself gives to another file says nothing.
     """
-    if (there := digest_of(queue.files.new_hosts)) and move.counts_hosts not in {"", True, False, there}:
+    if (there := digest_of(queue.files.new_hosts)) and move.counts_hosts not in {
+        "",
+        True,
+        False,
+        there,
+    }:
         yield "counts hosts by `new.hosts`, and that is not what was written"
     steps = [step for group in move.groups for step in group]
     given = {step.target for step in steps}
@@ -352,9 +369,13 @@ def _carry_out(queue: Queue, move: Move) -> None:
         reached("queue.move.hosts")
         queue.files.new_hosts.unlink(missing_ok=True)
         reached("queue.move.hosts_deleted")
-    write_durable(queue.files.record, sealed_json(move.record))  # and all names that the lines above changed
+    write_durable(
+        queue.files.record, sealed_json(move.record)
+    )  # and all names that the lines above changed
     reached("queue.move.record")
-    queue.files.move.unlink(missing_ok=True)  # a loss of power may bring the file back: all that it lists is done then
+    queue.files.move.unlink(
+        missing_ok=True
+    )  # a loss of power may bring the file back: all that it lists is done then
     reached("queue.move.done")
 
 
@@ -367,7 +388,9 @@ def _do(queue: Queue, step: Step) -> None:
     elif there:
         path.replace(queue.directory / step.target)
     elif _inode(queue, step.target) != step.inode:
-        raise queue.error(f"the open move renames `{step.name}` to `{step.target}`, and that file is not there")
+        raise queue.error(
+            f"the open move renames `{step.name}` to `{step.target}`, and that file is not there"
+        )
 
 
 def is_there(queue: Queue, step: Step) -> bool:

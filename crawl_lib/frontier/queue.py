@@ -82,7 +82,9 @@ class State:
                 raise ValueError(f"line {number} is not a number: {text[:50]!r}")
         processed, *totals = map(int, numbers)
         if processed > totals[0]:
-            raise ValueError(f"says {processed} URLs of file 0 are processed, and that file 0 has {totals[0]}")
+            raise ValueError(
+                f"says {processed} URLs of file 0 are processed, and that file 0 has {totals[0]}"
+            )
         return cls(processed, tuple(totals))
 
 
@@ -160,7 +162,9 @@ class Queue:
             raise self.error(problem)
         return state
 
-    def problems(self, state: State, record: Record, written: Sequence[int] = ()) -> Iterator[tuple[str, str, str]]:
+    def problems(
+        self, state: State, record: Record, written: Sequence[int] = ()
+    ) -> Iterator[tuple[str, str, str]]:
         """Yield the contradictions of a state.
 
         Each has the name of the finding, the file, and the problem in words.
@@ -181,9 +185,17 @@ class Queue:
                 continue
             if half := self.half_line(number, record):
                 shown = half[:200].decode("utf-8", "backslashreplace")
-                yield "line_cut", path.name, f"file {number} was cut, and ends within a line: {shown!r}"
+                yield (
+                    "line_cut",
+                    path.name,
+                    f"file {number} was cut, and ends within a line: {shown!r}",
+                )
             elif (count := count_lines(path)) != total:
-                yield "state_differs", path.name, f"file {number} has {count} URLs, and `state` says {total}"
+                yield (
+                    "state_differs",
+                    path.name,
+                    f"file {number} has {count} URLs, and `state` says {total}",
+                )
 
     def unchecked_state(self) -> State:
         """Read `state` without a look at the files.
@@ -210,12 +222,18 @@ class Queue:
         there. Theirs may have the same size, such as one that was sorted: with a `state` that is people's the digest
         has to be that of what was written, too.
         """
-        paths = [(number, self.files.data(number), size) for number, size in enumerate(record.sizes)]
-        own = frozenset(number for number, path, size in paths if path.exists() and path.stat().st_size == size)
+        paths = [
+            (number, self.files.data(number), size) for number, size in enumerate(record.sizes)
+        ]
+        own = frozenset(
+            number for number, path, size in paths if path.exists() and path.stat().st_size == size
+        )
         if state is None or record.state_sha1 in {"", state.sha1()}:
             return own
         known = record.digests()
-        return frozenset(n for n in own if known.get(str(n)) in {None, digest_of(self.files.data(n))})
+        return frozenset(
+            n for n in own if known.get(str(n)) in {None, digest_of(self.files.data(n))}
+        )
 
     def is_ours(self, state: State | None = None, record: Record | None = None) -> bool:
         """Return whether Krake wrote the queue as it is.
@@ -226,7 +244,9 @@ class Queue:
         if state == State():
             return True
         files = len(state.totals)
-        return record.state_sha1 == state.sha1() and len(record.sizes) == files == len(self.own_files(record))
+        return record.state_sha1 == state.sha1() and len(record.sizes) == files == len(
+            self.own_files(record)
+        )
 
     def half_line(self, number: int, record: Record) -> bytes | None:
         """Return the end of a file that was cut within a line.
@@ -241,7 +261,9 @@ class Queue:
             state = ""  # gone or damaged: it says nothing against the record
         path = self.files.data(number)
         ours = number < len(record.sizes) and (not state or record.state_sha1 in {"", state})
-        return last_line(path) or None if ours and path.stat().st_size < record.sizes[number] else None
+        return (
+            last_line(path) or None if ours and path.stat().st_size < record.sizes[number] else None
+        )
 
     def __iter__(self) -> Iterator[QueuedUrl]:
         """Yield the URLs that wait, in order, without taking them."""
@@ -273,7 +295,12 @@ class Queue:
         return record.offset, record.meta_offset
 
     def _file_lines(
-        self, number: int, meta: Path | None, start: int, share: int, offsets: tuple[int, int] | None
+        self,
+        number: int,
+        meta: Path | None,
+        start: int,
+        share: int,
+        offsets: tuple[int, int] | None,
     ) -> Iterator[tuple[bytes, bytes]]:
         seen = start
         with ExitStack() as stack:
@@ -286,13 +313,17 @@ class Queue:
                 file.seek(max(0, offset - 1))
                 if offset and file.read(1) != b"\n":
                     name = Path(file.name).name
-                    raise self.error(f"`state.krake` says that `{name}` is read to byte {offset}, in a line")
+                    raise self.error(
+                        f"`state.krake` says that `{name}` is read to byte {offset}, in a line"
+                    )
             metas = files[1] if len(files) > 1 else repeat(BARE_META)
             for url, line in zip(islice(files[0], share), metas, strict=False):
                 seen += 1
                 yield url.rstrip(b"\r\n"), line.rstrip(b"\n")
         if seen < start + share:
-            raise self.error(f"file {number} or its meta ends after {seen} of {start + share} lines")
+            raise self.error(
+                f"file {number} or its meta ends after {seen} of {start + share} lines"
+            )
 
 
 def lines_until(path: Path, offset: int) -> int | None:

@@ -56,7 +56,9 @@ class IntakeReport:
     @classmethod
     def from_mapping(cls, value: dict[str, Any]) -> "IntakeReport":
         """Make the report from a mapping; missing numbers are 0."""
-        return cls(**{name: item for name, item in value.items() if name in cls.__dataclass_fields__})
+        return cls(
+            **{name: item for name, item in value.items() if name in cls.__dataclass_fields__}
+        )
 
     def plus(self, other: "IntakeReport") -> "IntakeReport":
         """Add two reports.
@@ -126,7 +128,11 @@ class Record:
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the mapping that the file holds."""
-        return {**vars(self), "taken_in": self.taken_in.to_mapping(), "again": self.again.to_mapping()}
+        return {
+            **vars(self),
+            "taken_in": self.taken_in.to_mapping(),
+            "again": self.again.to_mapping(),
+        }
 
     @classmethod
     def from_mapping(cls, value: dict[str, Any]) -> "Record":
@@ -134,8 +140,13 @@ class Record:
 
         Raises KeyError, TypeError.
         """
-        lists = {name: tuple(value.get(name, ())) for name in ("sizes", "metas", "datas", "nodes", "made_due")}
-        return cls(**{**value, **lists, **{name: TakenIn(**value[name]) for name in ("taken_in", "again")}})
+        lists = {
+            name: tuple(value.get(name, ()))
+            for name in ("sizes", "metas", "datas", "nodes", "made_due")
+        }
+        return cls(
+            **{**value, **lists, **{name: TakenIn(**value[name]) for name in ("taken_in", "again")}}
+        )
 
     @classmethod
     def read(cls, directory: Path) -> "Record | None":

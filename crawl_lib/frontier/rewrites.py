@@ -42,7 +42,9 @@ EXAMPLES = 20
 _INSERT_KEYS = 50_000
 
 
-def refuse(counts: dict[str, int], examples: list[str], error: UrlError, where: str, words: str = "") -> None:
+def refuse(
+    counts: dict[str, int], examples: list[str], error: UrlError, where: str, words: str = ""
+) -> None:
     """Count a refused line, and name the first ones.
 
     Lines of a file are not for all who read results.
@@ -61,7 +63,9 @@ class Rewrites:
     def __init__(self, queue: HeldQueue) -> None:
         self._queue = queue
 
-    def adopt(self, keys: "ShardedKeyStore", owners: Owners | None, *, max_length_chars: int = 2000) -> None:
+    def adopt(
+        self, keys: "ShardedKeyStore", owners: Owners | None, *, max_length_chars: int = 2000
+    ) -> None:
         """Adopt a queue made by hand, or make an empty one.
 
         An open move is finished first. In a queue made by hand lines become canonical, and their keys known; none is
@@ -85,13 +89,17 @@ class Rewrites:
         _count_hosts(queue, keys)
         reached("adopt.files_written")
         ours = (sha1(line).digest() for line in file_lines(queue.files.adopted))
-        for some in some_lines(chain(ours, map(key_of_line, file_lines(queue.files.adopted_handed_on))), _INSERT_KEYS):
+        for some in some_lines(
+            chain(ours, map(key_of_line, file_lines(queue.files.adopted_handed_on))), _INSERT_KEYS
+        ):
             report.add_missed(keys.insert(some))
         reached("adopt.inserted")
         record = queue.record()
         size = queue.files.adopted.stat().st_size
         change = Change(
-            move_id=move_id("adopt", record.last_move, state.processed, state.totals, size, report.to_mapping()),
+            move_id=move_id(
+                "adopt", record.last_move, state.processed, state.totals, size, report.to_mapping()
+            ),
             state=state,
             record=report.added_to(record),
             ours=True,
@@ -163,7 +171,12 @@ class Rewrites:
             for url, meta in queue.lines(state):
                 due = new_due(url, meta)
                 is_same = due == due_of(meta)
-                yield url, meta if is_same else encode_meta(replace(decode_meta(url, meta, where), due=due))
+                yield (
+                    url,
+                    meta
+                    if is_same
+                    else encode_meta(replace(decode_meta(url, meta, where), due=due)),
+                )
 
         changed = sum(new_due(*line) != due_of(line[1]) for line in queue.lines(state))
         count = queue.write_lines(NodeDirectory.made_due, lines()) if changed else 0
@@ -194,7 +207,10 @@ class Rewrites:
         count = marks.count(1)
         if marks.rfind(1) < count:
             return count
-        lines = chain(compress(queue.lines(state), marks), compress(queue.lines(state), marks.translate(OTHERS)))
+        lines = chain(
+            compress(queue.lines(state), marks),
+            compress(queue.lines(state), marks.translate(OTHERS)),
+        )
         written = queue.write_lines(NodeDirectory.made_due, lines)
         reached("forward.written")
         change = Change(
@@ -210,7 +226,11 @@ class Rewrites:
 
 
 def _write(
-    queue: HeldQueue, state: State, owners: Owners | None, max_length_chars: int, repeated: frozenset[int] = frozenset()
+    queue: HeldQueue,
+    state: State,
+    owners: Owners | None,
+    max_length_chars: int,
+    repeated: frozenset[int] = frozenset(),
 ) -> tuple[IntakeReport, set[str], frozenset[int]]:
     """Write `adopted` and `adopted.handed_on` in one pass.
 
@@ -270,14 +290,21 @@ def _canonical_lines(
     for (number, line), (url, meta) in zip(places, queue.lines(state), strict=True):
         try:
             text = url.decode("utf-8", "surrogateescape")
-            if "\0" in text:  # a file system that lost power leaves zeros, which the URL standard would strip
+            if (
+                "\0" in text
+            ):  # a file system that lost power leaves zeros, which the URL standard would strip
                 raise UrlError(Rejection.INVALID, text)
             canonical = canonicalize(text.strip(), max_length_chars=max_length_chars)
             host = host_of(canonical)
             if refused_port(canonical, host) is not None:
                 raise UrlError(Rejection.PORT, canonical)
         except UrlError as error:
-            refuse(report.adopted_refused, report.examples, error, f"{queue.files.data(number)}:{line + 1}")
+            refuse(
+                report.adopted_refused,
+                report.examples,
+                error,
+                f"{queue.files.data(number)}:{line + 1}",
+            )
         else:
             yield host, canonical.encode(), meta
 
@@ -290,12 +317,17 @@ def _count_hosts(queue: HeldQueue, keys: "ShardedKeyStore") -> None:
     """
     path, note = queue.files.adopted, queue.files.adopted_counted
     lines = digest_of(path)
-    if note.exists() and note.read_bytes() == f"{lines} {digest_of(queue.files.new_hosts)}".encode():
+    if (
+        note.exists()
+        and note.read_bytes() == f"{lines} {digest_of(queue.files.new_hosts)}".encode()
+    ):
         return
     hosts: Counter[bytes] = Counter()
     for some in some_lines(file_lines(path), _INSERT_KEYS):
         keyed = {sha1(line).digest(): line for line in some}
-        hosts.update(host_of_line(keyed[key]) for key in keyed.keys() - keys.unknown(list(keyed)).known)
+        hosts.update(
+            host_of_line(keyed[key]) for key in keyed.keys() - keys.unknown(list(keyed)).known
+        )
     write_durable(queue.files.new_hosts, counts_bytes(hosts))
     write_durable(note, f"{lines} {digest_of(queue.files.new_hosts)}".encode())
     reached("adopt.counted")

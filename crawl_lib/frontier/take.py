@@ -150,7 +150,8 @@ class Take:
             start = len(file.readline())
             if said := self.header.lines_sha1:
                 _require(
-                    file_digest(file, "sha1").hexdigest() == said, "its URLs have another digest than its header says"
+                    file_digest(file, "sha1").hexdigest() == said,
+                    "its URLs have another digest than its header says",
                 )
             file.seek(start)
             for line in file:
@@ -169,7 +170,10 @@ class Take:
             value = unsealed(path.read_bytes())
             if value["take_id"] == self.take_id:
                 found = [*positions_of(value["runs"])]
-                _require(not found or 0 <= found[0] <= found[-1] < self.count, f"names position beyond {self.count}")
+                _require(
+                    not found or 0 <= found[0] <= found[-1] < self.count,
+                    f"names position beyond {self.count}",
+                )
                 return found
         return None
 
@@ -183,9 +187,15 @@ class Take:
 
         Raises FileNotFoundError if they are not decided, DamagedFileError: a host less, and its links are dropped.
         """
-        with own_file(self.scope_path, "is not the list of hosts that was written", self.header.node):
+        with own_file(
+            self.scope_path, "is not the list of hosts that was written", self.header.node
+        ):
             data = self.scope_path.read_bytes()
-            hosts = unsealed(data)["hosts"] if self.header.lines_sha1 else data.decode("ascii").splitlines()
+            hosts = (
+                unsealed(data)["hosts"]
+                if self.header.lines_sha1
+                else data.decode("ascii").splitlines()
+            )
             _require(all(isinstance(host, str) and host for host in hosts), "a host is no text")
         return list(hosts)
 
@@ -203,7 +213,9 @@ def _require_sums(header: TakeHeader) -> None:
     """
     ends = [0, *chain.from_iterable(header.runs), header.looked_at]
     _require(ends == sorted(ends), "its runs are not among the lines that were looked at")
-    taken = sum(stop - start for start, stop in header.runs)  # a repair may have found less in the queue
+    taken = sum(
+        stop - start for start, stop in header.runs
+    )  # a repair may have found less in the queue
     _require(taken <= header.count, f"its runs are {taken} lines, and it has {header.count} URLs")
     after = header.position_before.after(header.looked_at)[0]
     _require(after == header.position_after, "it ends elsewhere than the lines that were looked at")

@@ -99,7 +99,9 @@ class Takes:
         delete_durable(self._queue.files.leftover)
         reached("take.leftover_deleted")
 
-    def advance(self, take: Take, leftover: Iterable[QueuedUrl] = (), again: Iterable[QueuedUrl] = ()) -> None:
+    def advance(
+        self, take: Take, leftover: Iterable[QueuedUrl] = (), again: Iterable[QueuedUrl] = ()
+    ) -> None:
         """Move the queue past a take whose segment is committed.
 
         To its end go `leftover`, then what the take passed over, then `again`: failures that pass, which are not due
@@ -120,13 +122,19 @@ class Takes:
                 f"take {take.take_id} begins at {_words(take.header.position_before)}, and `state` is {_words(state)}"
             )
         looked_at = take.header.looked_at
-        lines = chain(_lines(leftover), _passed_over(queue.lines(state, looked_at), take.header), _lines(again))
+        lines = chain(
+            _lines(leftover),
+            _passed_over(queue.lines(state, looked_at), take.header),
+            _lines(again),
+        )
         number = queue.write_lines(NodeDirectory.put_back, lines)
         reached("take.put_back")
         change = Change(
             move_id=move_id,
             state=state,
-            record=replace(record, pending={}, took=max(record.took or "0", take.header.folder, key=int)),
+            record=replace(
+                record, pending={}, took=max(record.took or "0", take.header.folder, key=int)
+            ),
             ours=queue.is_ours(state, record),
             consumed=looked_at,
             appended=(NodeDirectory.put_back, number),
@@ -150,7 +158,9 @@ def _lines(urls: Iterable[QueuedUrl]) -> Iterator[tuple[bytes, bytes]]:
     return ((item.url.encode(), encode_meta(item)) for item in urls)
 
 
-def _passed_over(lines: Iterable[tuple[bytes, bytes]], header: TakeHeader) -> Iterator[tuple[bytes, bytes]]:
+def _passed_over(
+    lines: Iterable[tuple[bytes, bytes]], header: TakeHeader
+) -> Iterator[tuple[bytes, bytes]]:
     """Yield the lines that were looked at and not taken.
 
     If there are none, no line is read.
@@ -164,4 +174,6 @@ def _passed_over(lines: Iterable[tuple[bytes, bytes]], header: TakeHeader) -> It
 
 
 def _words(state: State) -> str:
-    return "/".join(map(str, (state.processed, *state.totals[:5]))) + ("..." if len(state.totals) > 5 else "")
+    return "/".join(map(str, (state.processed, *state.totals[:5]))) + (
+        "..." if len(state.totals) > 5 else ""
+    )

@@ -14,7 +14,13 @@ linker needs the segments as they were; the finalizer needs only files of the ex
 from typing import TYPE_CHECKING
 
 from crawl_lib.export import Node, WebGraph, open_web_graph
-from crawl_lib.graph.finalizer import FinalizeReport, Neighbours, arc_column, both_degrees, finalize_export
+from crawl_lib.graph.finalizer import (
+    FinalizeReport,
+    Neighbours,
+    arc_column,
+    both_degrees,
+    finalize_export,
+)
 from crawl_lib.graph.linker import LinkReport, link_export
 from crawl_lib.lazy import loads_later
 

@@ -123,7 +123,9 @@ def zeta(numbers: Ints) -> Codes:
     return Codes(rest + (np.uint64(1) << tail.astype(np.uint64)), power + 1 + tail)
 
 
-def write_bv(files: Mapping[str, BinaryIO], degrees: Ints, successors: Neighbours, progress: Progress) -> None:
+def write_bv(
+    files: Mapping[str, BinaryIO], degrees: Ints, successors: Neighbours, progress: Progress
+) -> None:
     """Write a BV graph.
 
     `files`: one for each of `BV_SUFFIXES`; `progress` counts arcs.
@@ -141,7 +143,9 @@ def write_bv(files: Mapping[str, BinaryIO], degrees: Ints, successors: Neighbour
     offsets.add(_long_gamma(np.array([graph.written - last])))
     graph.end()
     offsets.end()
-    files["properties"].write(_properties(len(degrees), int(degrees.sum(dtype=np.int64)), graph.written).encode())
+    files["properties"].write(
+        _properties(len(degrees), int(degrees.sum(dtype=np.int64)), graph.written).encode()
+    )
 
 
 class _Block(NamedTuple):

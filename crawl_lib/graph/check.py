@@ -10,7 +10,13 @@ from typing import BinaryIO, cast
 
 import pyarrow as pa
 
-from crawl_lib.errors import NOT_ABOUT_FILES, DamagedFileError, InputError, PathNotFoundError, StorageError
+from crawl_lib.errors import (
+    NOT_ABOUT_FILES,
+    DamagedFileError,
+    InputError,
+    PathNotFoundError,
+    StorageError,
+)
 from crawl_lib.export import (
     ARC_SCHEMAS,
     ARCS_IN,
@@ -105,7 +111,9 @@ class _Comparison:
         if there != data:
             pairs = enumerate(zip(there, data, strict=False))
             same = next((at for at, (one, other) in pairs if one != other), len(there))
-            raise DamagedFileError(f"byte {self.at + same} is not what the other files of the export make it")
+            raise DamagedFileError(
+                f"byte {self.at + same} is not what the other files of the export make it"
+            )
         self.at += len(data)
 
 
@@ -116,7 +124,9 @@ class _GraphCheck:
         self.sizes = folder.sizes()
 
     def add(self, file: str, problem: object) -> None:
-        self.findings.add(DAMAGE.get(file, "export_table_damaged"), self.folder.file(file), str(problem))
+        self.findings.add(
+            DAMAGE.get(file, "export_table_damaged"), self.folder.file(file), str(problem)
+        )
 
     @contextmanager
     def noting(self, file: str) -> Iterator[None]:
@@ -152,7 +162,9 @@ class _GraphCheck:
                 problem = f"segment {segment.path} has changed since"
                 self.findings.add("input_changed", where, problem, repair=new, severity=severity)
             elif not finished:
-                self.findings.add("input_gone", where, f"segment {segment.path} is gone", repair=new)
+                self.findings.add(
+                    "input_gone", where, f"segment {segment.path} is gone", repair=new
+                )
         self.findings.repair = again
 
     def run(self, *, full: bool) -> None:
@@ -165,10 +177,16 @@ class _GraphCheck:
         for name, schema in SCHEMAS.items():
             if name in self.sizes:
                 with self.noting(name):
-                    rows[name] = check_table(self.storage, self.folder.file(name), schema, full=full)
+                    rows[name] = check_table(
+                        self.storage, self.folder.file(name), schema, full=full
+                    )
         if PAGES in rows:
             self.compare_sizes(rows)
-        if full and PAGES in rows and all(one.severity is Severity.NOTE for one in self.findings.list()):
+        if (
+            full
+            and PAGES in rows
+            and all(one.severity is Severity.NOTE for one in self.findings.list())
+        ):
             self.contents(rows)
 
     def compare_sizes(self, rows: dict[str, int]) -> None:
@@ -181,7 +199,9 @@ class _GraphCheck:
         for name, size in sizes.items():
             if self.sizes.get(name, size) != size:
                 of_arcs = f" with {arcs} arcs" if name == WEB_GRAPH else ""
-                self.add(name, f"has {self.sizes[name]} bytes, and {pages} pages{of_arcs} need {size}")
+                self.add(
+                    name, f"has {self.sizes[name]} bytes, and {pages} pages{of_arcs} need {size}"
+                )
 
     def contents(self, rows: dict[str, int]) -> None:
         """Check all bytes of files that have the right sizes."""
@@ -191,7 +211,11 @@ class _GraphCheck:
                 write_mapping(folder)
         if CONTENT in self.sizes:
             progress = Progress(folder.stores, "check.content", pages, "pages")
-            with self.noting(CONTENT), local_files(folder) as local, ContentReader(local(CONTENT)) as content:
+            with (
+                self.noting(CONTENT),
+                local_files(folder) as local,
+                ContentReader(local(CONTENT)) as content,
+            ):
                 for _ in content:
                     progress.add(1)
                 sizes = content_sizes(folder, pages, progress)
@@ -214,11 +238,18 @@ def check_table(storage: Storage, path: str, schema: pa.Schema, *, full: bool) -
     CRC.
     """
     with open_parquet(storage, path) as table, parquet_errors(path):
-        there = [field for field in schema if field.name in table.names or field.name not in LATER_FIELDS]
+        there = [
+            field for field in schema if field.name in table.names or field.name not in LATER_FIELDS
+        ]
         if not table.file.schema_arrow.equals(pa.schema(there)):
-            raise DamagedFileError(f"has the columns {table.names}, not {schema.names}, or other types")
+            raise DamagedFileError(
+                f"has the columns {table.names}, not {schema.names}, or other types"
+            )
         # By batches, a column that is too short would not be noticed.
         groups = range(table.file.num_row_groups) if full else ()
-        if full and sum(table.file.read_row_group(group).num_rows for group in groups) != table.rows:
+        if (
+            full
+            and sum(table.file.read_row_group(group).num_rows for group in groups) != table.rows
+        ):
             raise DamagedFileError(f"does not have the {table.rows} rows that it says")
         return table.rows

@@ -27,7 +27,15 @@ import pyarrow as pa
 from crawl_lib.durable import fsync_file, rename_durable
 from crawl_lib.engine.numbers import Ints, numbered_names
 from crawl_lib.errors import DamagedFileError, InputError, os_errors
-from crawl_lib.export import ARC_SCHEMAS, ARCS_OUT, EXPORT_SCHEMA, PAGES, ExportFolder, remedy_of, row_count
+from crawl_lib.export import (
+    ARC_SCHEMAS,
+    ARCS_OUT,
+    EXPORT_SCHEMA,
+    PAGES,
+    ExportFolder,
+    remedy_of,
+    row_count,
+)
 from crawl_lib.parquet import open_parquet
 from crawl_lib.scratch import scratch_folder
 from crawl_lib.stopping import Progress
@@ -144,7 +152,9 @@ def _pages(folder: ExportFolder, file: BinaryIO) -> _Graph:
     for urls in _column(folder, "url"):
         _written(file, map(str, urls.to_pylist()), lengths)
     count = row_count(folder.storage, folder.file(ARCS_OUT))
-    return _Graph(_mapped(file), np.cumsum(np.concatenate(lengths)), None, lambda: page_arcs(folder), count)
+    return _Graph(
+        _mapped(file), np.cumsum(np.concatenate(lengths)), None, lambda: page_arcs(folder), count
+    )
 
 
 def page_arcs(folder: ExportFolder) -> Iterator[Arcs]:
@@ -158,7 +168,9 @@ def page_arcs(folder: ExportFolder) -> Iterator[Arcs]:
         for batch in table.batches(BATCH_ROWS):
             arcs = Arcs(*(np.from_dlpack(batch.column(end)) for end in ("source", "target")))
             if any(len(ends) and not 0 <= ends.min() <= ends.max() < pages for ends in arcs[:2]):
-                raise DamagedFileError(f"{path}: has a NodeID outside of 0 to {pages - 1}{remedy_of(path)}")
+                raise DamagedFileError(
+                    f"{path}: has a NodeID outside of 0 to {pages - 1}{remedy_of(path)}"
+                )
             yield arcs
             progress.add(batch.num_rows)
     progress.end()
@@ -227,13 +239,20 @@ _KEY = '<key id="%s" for="%s" attr.name="%s" attr.type="%s"/>\n'
 def _graphml(file: BinaryIO, graph: _Graph) -> None:
     keys = _KEY % ("label", "node", "label", "string")
     if graph.pages is not None:
-        keys += _KEY % ("pages", "node", "pages", "long") + _KEY % ("weight", "edge", "weight", "long")
+        keys += _KEY % ("pages", "node", "pages", "long") + _KEY % (
+            "weight",
+            "edge",
+            "weight",
+            "long",
+        )
     head = '<?xml version="1.0" encoding="UTF-8"?>\n<graphml xmlns="http://graphml.graphdrawing.org/xmlns">\n'
     file.write(f'{head}{keys}<graph edgedefault="directed">\n'.encode())
     for number in range(len(graph.ends)):
         pages = "" if graph.pages is None else f'<data key="pages">{graph.pages[number]}</data>'
         label = escape(graph.label(number).decode())
-        file.write(f'<node id="n{number}"><data key="label">{label}</data>{pages}</node>\n'.encode())
+        file.write(
+            f'<node id="n{number}"><data key="label">{label}</data>{pages}</node>\n'.encode()
+        )
     for arcs in graph.arcs():
         for source, target, weight in _rows(arcs):
             inner = "/>" if arcs.weights is None else f'><data key="weight">{weight}</data></edge>'
@@ -264,7 +283,9 @@ def _npz(file: BinaryIO, graph: _Graph) -> None:
         _array(archive, "labels", np.uint8, len(graph.labels), _bytes(graph.labels))
 
 
-def _array(archive: zipfile.ZipFile, name: str, kind: type[np.generic], size: int, blocks: Iterable[Ints]) -> None:
+def _array(
+    archive: zipfile.ZipFile, name: str, kind: type[np.generic], size: int, blocks: Iterable[Ints]
+) -> None:
     """Write an array of the archive, a block at a time."""
     with archive.open(f"{name}.npy", "w", force_zip64=True) as out:
         header = {"descr": np.dtype(kind).str, "fortran_order": False, "shape": (size,)}
@@ -278,5 +299,9 @@ def _bytes(labels: mmap.mmap | bytes) -> Iterator[Ints]:
         yield np.frombuffer(labels[start : start + BATCH_ROWS], np.uint8)
 
 
-FORMATS: dict[str, Callable[[BinaryIO, _Graph], None]] = {"tsv": _tsv, "graphml": _graphml, "npz": _npz}
+FORMATS: dict[str, Callable[[BinaryIO, _Graph], None]] = {
+    "tsv": _tsv,
+    "graphml": _graphml,
+    "npz": _npz,
+}
 """The writer of each format."""

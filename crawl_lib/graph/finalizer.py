@@ -72,7 +72,9 @@ def both_degrees(folder: ExportFolder, nodes: int) -> tuple[Ints, Ints]:
     Raises DamagedFileError naming an impossible arc file.
     """
     arcs_out, arcs_in = folder.file(ARCS_OUT), folder.file(ARCS_IN)
-    progress = Progress(folder.stores, "graph.degrees", 2 * row_count(folder.storage, arcs_out), "arcs")
+    progress = Progress(
+        folder.stores, "graph.degrees", 2 * row_count(folder.storage, arcs_out), "arcs"
+    )
     out_degrees = _degrees(folder.storage, arcs_out, "source", nodes, progress)
     in_degrees = _degrees(folder.storage, arcs_in, "target", nodes, progress)
     progress.end()
@@ -114,7 +116,9 @@ def write_graph(folder: ExportFolder, out_degrees: Ints, in_degrees: Ints) -> No
         closing(arc_column(storage, folder.file(ARCS_IN), "source", nodes)) as sources,
         closing(arc_column(storage, folder.file(ARCS_OUT), "target", nodes)) as targets,
     ):
-        for words, count in graph_words(in_degrees, out_degrees, Neighbours(sources), Neighbours(targets)):
+        for words, count in graph_words(
+            in_degrees, out_degrees, Neighbours(sources), Neighbours(targets)
+        ):
             file.write(words.astype(">i4").tobytes())
             progress.add(count)
     progress.end()
@@ -146,7 +150,9 @@ def arc_column(storage: Storage, path: str, column: str, nodes: int) -> Generato
         for batch in table.batches(BATCH_ROWS, [column]):
             ids = values_of(batch.column(0))
             if len(ids) and (ids.min() < 0 or ids.max() >= nodes):
-                raise DamagedFileError(f"{path}: {column} has a NodeID outside of 0 to {nodes - 1}; {AGAIN}")
+                raise DamagedFileError(
+                    f"{path}: {column} has a NodeID outside of 0 to {nodes - 1}; {AGAIN}"
+                )
             if len(ids):
                 yield ids
 
@@ -169,7 +175,9 @@ class Neighbours:
             count -= len(self._block)
             block = next(self._blocks, None)
             if block is None:
-                raise DamagedFileError(f"{ARCS_IN} or {ARCS_OUT} ends {count} arcs before its end; {AGAIN}")
+                raise DamagedFileError(
+                    f"{ARCS_IN} or {ARCS_OUT} ends {count} arcs before its end; {AGAIN}"
+                )
             self._block = block
         parts.append(self._block[:count])
         self._block = self._block[count:]
@@ -177,7 +185,11 @@ class Neighbours:
 
 
 def graph_words(
-    in_degrees: Ints, out_degrees: Ints, sources: Neighbours, targets: Neighbours, block_words: int = BLOCK_WORDS
+    in_degrees: Ints,
+    out_degrees: Ints,
+    sources: Neighbours,
+    targets: Neighbours,
+    block_words: int = BLOCK_WORDS,
 ) -> Iterator[tuple[Ints, int]]:
     """Yield the numbers of the graph file in order.
 
@@ -196,10 +208,15 @@ def graph_words(
                     yield side.take(min(block_words, count - start)), 0
             yield np.empty(0, dtype=np.int32), 1
         else:
-            yield _entries(ins, outs, sources.take(int(ins.sum())), targets.take(int(outs.sum()))), end - first
+            yield (
+                _entries(ins, outs, sources.take(int(ins.sum())), targets.take(int(outs.sum()))),
+                end - first,
+            )
 
 
-def _node_blocks(in_degrees: Ints, out_degrees: Ints, block_words: int) -> Iterator[tuple[int, int]]:
+def _node_blocks(
+    in_degrees: Ints, out_degrees: Ints, block_words: int
+) -> Iterator[tuple[int, int]]:
     """Yield ranges of nodes of at most `block_words` numbers.
 
     A single node may have more.

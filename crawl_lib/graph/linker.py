@@ -52,20 +52,29 @@ def link_export(stores: Stores, *, name: str) -> LinkReport:
     complete = folder.has(ARCS_OUT, ARCS_IN)
     if not complete:
         folder.require([PAGES, URL_MAPPING], "krake export")
-        with scratch_folder(stores.config, f"export-{name}") as scratch, folder.engine(scratch) as engine:
+        with (
+            scratch_folder(stores.config, f"export-{name}") as scratch,
+            folder.engine(scratch) as engine,
+        ):
             if not folder.has(ARCS_OUT):
                 check_segments(folder, inputs)
-                readers = [SegmentReader(stores.storage, segment.path) for segment in inputs.segments]
+                readers = [
+                    SegmentReader(stores.storage, segment.path) for segment in inputs.segments
+                ]
                 for reader in stores.until_stopped(readers):
                     reader.rows(LINKS_NAME)  # raises where it is damaged
                 paths = [reader.verified(LINKS_NAME, stores) for reader in readers]
                 engine.tables("links", paths, LINKS_SCHEMA)
                 ends = ("node_id", "key", "segment")
-                engine.table("nodes", checked_table(stores, folder.file(PAGES), EXPORT_SCHEMA, ends))
+                engine.table(
+                    "nodes", checked_table(stores, folder.file(PAGES), EXPORT_SCHEMA, ends)
+                )
                 _write_arcs(engine, folder, ARCS_OUT, "graph/arcs_out")
             if not folder.has(ARCS_IN):
                 schema = ARC_SCHEMAS[ARCS_OUT]
-                engine.table("arcs", checked_table(stores, folder.file(ARCS_OUT), schema, schema.names))
+                engine.table(
+                    "arcs", checked_table(stores, folder.file(ARCS_OUT), schema, schema.names)
+                )
                 _write_arcs(engine, folder, ARCS_IN, "graph/arcs_in")
     return LinkReport(name, row_count(stores.storage, folder.file(ARCS_IN)), complete)
 

@@ -24,7 +24,9 @@ class ExportOutput(Output):
 
     def check(self, stores: Stores, *, full: bool) -> list[Finding]:
         """Find damage in all exports."""
-        return [one for name in list_exports(stores) for one in check_export(stores, name, full=full)]
+        return [
+            one for name in list_exports(stores) for one in check_export(stores, name, full=full)
+        ]
 
     def leftovers(self, stores: Stores) -> Iterator[tuple[str, str]]:
         """Find hidden names in the folder of exports, and in each export."""

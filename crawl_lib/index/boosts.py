@@ -41,7 +41,9 @@ def _by_plugins(work: VersionWork) -> str:
     def tables() -> Iterator[pa.Table]:
         for batch in Versions(stores, CRAWLDB).batches(version, CRAWLDB.schema.names):
             boosts = scoring.values("index_boost", batch)
-            yield pa.table({"key": batch.column("key").cast(pa.binary()), "boost": boosts.cast(pa.float64())})
+            yield pa.table(
+                {"key": batch.column("key").cast(pa.binary()), "boost": boosts.cast(pa.float64())}
+            )
 
     work.keep("boosts", BOOSTS, tables())
     return f"{' '.join(plugin.name for plugin in plugins)} of CrawlDb {version.digest}"
@@ -76,6 +78,11 @@ def mean_of(batches: Iterable[pa.RecordBatch]) -> float:
 
     The result is 1 if the mean cannot be a divisor.
     """
-    values = [float(value) for batch in batches for value in batch.column("boost").to_pylist() if value is not None]
+    values = [
+        float(value)
+        for batch in batches
+        for value in batch.column("boost").to_pylist()
+        if value is not None
+    ]
     mean = math.fsum(values) / len(values) if values else 1.0
     return mean if mean > 0 else 1.0

@@ -47,7 +47,9 @@ def local_folder(stores: Stores, version: Version) -> Path:
 
 def _has_sizes(folder: Path, version: Version) -> bool:
     with os_errors(folder, "search.directory cannot be used"):
-        found = {file.name: file.stat().st_size for file in folder.iterdir()} if folder.is_dir() else {}
+        found = (
+            {file.name: file.stat().st_size for file in folder.iterdir()} if folder.is_dir() else {}
+        )
     return all(found.get(part["name"]) == part["size_bytes"] for part in version.manifest["parts"])
 
 
@@ -82,7 +84,10 @@ def verify_copy(stores: Stores, version: Version) -> None:
 
 
 def _copy(stores: Stores, version: Version, folder: Path) -> None:
-    with own_folder(stores, version.number) as hidden, os_errors(folder, "search.directory cannot be used"):
+    with (
+        own_folder(stores, version.number) as hidden,
+        os_errors(folder, "search.directory cannot be used"),
+    ):
         for part, path in zip(version.manifest["parts"], version.paths, strict=True):
             stores.go_on()
             stores.storage.download(path, hidden / part["name"])

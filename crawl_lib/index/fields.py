@@ -91,7 +91,11 @@ class Fields:
 
         A change makes all documents again.
         """
-        return {"revision": REVISION, "languages": list(self.languages), "tantivy": version("tantivy")}
+        return {
+            "revision": REVISION,
+            "languages": list(self.languages),
+            "tantivy": version("tantivy"),
+        }
 
     def index(self, path: str) -> tantivy.Index:
         """Open the index in a folder, or make an empty one.
@@ -124,7 +128,9 @@ class Fields:
     def _add_words(self, document: tantivy.Document, page: IndexedPage) -> None:
         group = self.group(page.language)
         repeated = [page.title] * TITLE_TIMES + [page.headings] * HEADINGS_TIMES
-        for value in filter(None, [*repeated, *page.anchors, unquote(urlsplit(page.url).path), page.text]):
+        for value in filter(
+            None, [*repeated, *page.anchors, unquote(urlsplit(page.url).path), page.text]
+        ):
             document.add_text(self.name(WORDS, group), without_runs(value))
         document.add_text(self.name(TITLE, group), spaced(page.title))
         for anchor in page.anchors:
@@ -134,7 +140,9 @@ class Fields:
         builder = tantivy.SchemaBuilder()
         for group in (*self.languages, OTHER):
             for kind in (WORDS, TITLE, ANCHORS):
-                builder.add_text_field(self.name(kind, group), tokenizer_name=group, index_option="freq")
+                builder.add_text_field(
+                    self.name(kind, group), tokenizer_name=group, index_option="freq"
+                )
         builder.add_text_field("text", tokenizer_name=PLAIN)
         builder.add_text_field("title_text", tokenizer_name=PLAIN)
         builder.add_text_field("address", tokenizer_name=PLAIN)
@@ -150,7 +158,9 @@ class Fields:
         return builder.build()
 
 
-def pages_with_keys(searcher: tantivy.Searcher, schema: tantivy.Schema, keys: Sequence[bytes]) -> Iterator[IndexedPage]:
+def pages_with_keys(
+    searcher: tantivy.Searcher, schema: tantivy.Schema, keys: Sequence[bytes]
+) -> Iterator[IndexedPage]:
     """Read pages back from their documents, in any order.
 
     Pages without a document are left out. Raises ValueError, as Tantivy does, for damaged files, and for an index of a
@@ -164,7 +174,9 @@ def pages_with_keys(searcher: tantivy.Searcher, schema: tantivy.Schema, keys: Se
 
 
 def _page_of(document: tantivy.Document, captured_us: int, published_us: int | None) -> IndexedPage:
-    url, title, text = (bytes(document.get_first(name) or b"").decode() for name in ("url", "title", "body"))
+    url, title, text = (
+        bytes(document.get_first(name) or b"").decode() for name in ("url", "title", "body")
+    )
     more = json.loads(bytes(document.get_all("body")[-1]))
     return IndexedPage(
         key=bytes.fromhex(str(document.get_first("key"))),
@@ -190,9 +202,13 @@ def sites_of(host: str) -> list[str]:
 
 
 def _composed(page: IndexedPage) -> IndexedPage:
-    title, headings, text = (normalize("NFC", one) for one in (page.title, page.headings, page.text))
+    title, headings, text = (
+        normalize("NFC", one) for one in (page.title, page.headings, page.text)
+    )
     times = Counter(normalize("NFC", one) for one in page.anchors)
-    anchors = tuple(one for one, count in times.items() for _ in range(min(count, MOST_ANCHOR_TIMES)))
+    anchors = tuple(
+        one for one, count in times.items() for _ in range(min(count, MOST_ANCHOR_TIMES))
+    )
     return replace(page, title=title, headings=headings, text=text, anchors=anchors)
 
 
@@ -215,12 +231,21 @@ def _add_facts(document: tantivy.Document, page: IndexedPage) -> None:
         document.add_text("robots", word)
     document.add_text("type", page.mime_type)
     document.add_text("address", page.url)
-    more = json.dumps({"headings": page.headings, "anchors": Counter(page.anchors)}, ensure_ascii=False)
-    for name, value in (("url", page.url), ("title", page.title), ("body", page.text), ("body", more)):
+    more = json.dumps(
+        {"headings": page.headings, "anchors": Counter(page.anchors)}, ensure_ascii=False
+    )
+    for name, value in (
+        ("url", page.url),
+        ("title", page.title),
+        ("body", page.text),
+        ("body", more),
+    ):
         document.add_bytes(name, value.encode())
     document.add_text("key", page.key.hex())
     document.add_unsigned("order", order_of(page.key))
     document.add_integer("captured", page.captured_us)
     if page.published_us is not None:
         document.add_integer("published", page.published_us)
-    document.add_integer("date", page.captured_us if page.published_us is None else page.published_us)
+    document.add_integer(
+        "date", page.captured_us if page.published_us is None else page.published_us
+    )

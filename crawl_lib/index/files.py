@@ -66,7 +66,11 @@ def _linked(file: Path, target: Path) -> bool:
 
 
 def change_files(
-    stores: Stores, fields: Fields, folder: Path, gone: Iterable[bytes], pages: Iterable[IndexedPage]
+    stores: Stores,
+    fields: Fields,
+    folder: Path,
+    gone: Iterable[bytes],
+    pages: Iterable[IndexedPage],
 ) -> int:
     """Delete pages by key and add others, in one commit.
 
@@ -79,7 +83,9 @@ def change_files(
             writer.delete_documents_by_term("key", key.hex())
     for added, page in enumerate(stores.until_stopped(pages), 1):
         document = fields.document(page)
-        with tantivy_errors(folder):  # what goes wrong while pages are read is no fault of these files
+        with tantivy_errors(
+            folder
+        ):  # what goes wrong while pages are read is no fault of these files
             writer.add_document(document)
         stores.report(indexing=page.url, done=added, unit="pages")
     with tantivy_errors(folder):
@@ -100,7 +106,9 @@ def tantivy_errors(folder: Path) -> Iterator[None]:
         problem = f"{folder}: the index cannot be written: {error}"
         said = str(error).lower()
         if any(words in said for words in _NO_ROOM) or _is_full(folder):
-            raise NoRoomError(f"{problem}; make room, then run `krake index update` again") from error
+            raise NoRoomError(
+                f"{problem}; make room, then run `krake index update` again"
+            ) from error
         raise StorageError(f"{problem}; run `krake index update` again") from error
 
 
@@ -114,5 +122,7 @@ def count_files(folder: Path) -> Counts:
     with os_errors(folder, "cannot be read"):
         segments = json.loads((folder / META_FILE).read_bytes())["segments"]
     every = sum(segment["max_doc"] for segment in segments)
-    deleted = sum((segment["deletes"] or {"num_deleted_docs": 0})["num_deleted_docs"] for segment in segments)
+    deleted = sum(
+        (segment["deletes"] or {"num_deleted_docs": 0})["num_deleted_docs"] for segment in segments
+    )
     return Counts(every - deleted, deleted)

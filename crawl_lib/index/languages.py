@@ -41,7 +41,9 @@ class Analysers:
         self._by_name = {language: _stems(LANGUAGES[language]) for language in languages}
         self._by_name[OTHER] = _words(tantivy.Filter.ascii_fold())
         self._by_name[PLAIN] = _words()
-        self._by_name[LETTERS] = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.regex(LETTER)).build()
+        self._by_name[LETTERS] = tantivy.TextAnalyzerBuilder(
+            tantivy.Tokenizer.regex(LETTER)
+        ).build()
 
     def register(self, index: tantivy.Index) -> None:
         """Register the analysers, whose names alone are in Tantivy's files."""
@@ -61,13 +63,19 @@ class Analysers:
 
         A word that is left out leaves a gap.
         """
-        return [(token.position, token.text) for token in self._by_name[name].pre_tokenize(text).tokens]
+        return [
+            (token.position, token.text) for token in self._by_name[name].pre_tokenize(text).tokens
+        ]
 
 
 def _words(*filters: tantivy.Filter) -> tantivy.TextAnalyzer:
     builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
     # Tantivy keeps words that are shorter than its limit.
-    for one in (tantivy.Filter.remove_long(MAX_WORD_BYTES + 1), tantivy.Filter.lowercase(), *filters):
+    for one in (
+        tantivy.Filter.remove_long(MAX_WORD_BYTES + 1),
+        tantivy.Filter.lowercase(),
+        *filters,
+    ):
         builder = builder.filter(one)
     return builder.build()
 

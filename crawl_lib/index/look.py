@@ -31,7 +31,13 @@ def index_counts(version: Version) -> dict[str, Any]:
     size_bytes = sum(part["size_bytes"] for part in version.manifest["parts"])
     figures = {name: version.manifest[name] for name in _FIGURES}
     made = datetime.fromtimestamp(version.manifest["now"], UTC).isoformat()
-    return {"version": version.number, "path": version.path, "made": made, "size_bytes": size_bytes, **figures}
+    return {
+        "version": version.number,
+        "path": version.path,
+        "made": made,
+        "size_bytes": size_bytes,
+        **figures,
+    }
 
 
 def index_stats(stores: Stores) -> dict[str, Any]:
@@ -41,7 +47,9 @@ def index_stats(stores: Stores) -> dict[str, Any]:
     """
     version = newest_index(Versions(stores, INDEX))
     if version is None:
-        raise InputError(f"{stores.crawl.at(INDEX.folder)}: there is no index yet; `krake index update` makes it")
+        raise InputError(
+            f"{stores.crawl.at(INDEX.folder)}: there is no index yet; `krake index update` makes it"
+        )
     return index_counts(version)
 
 
@@ -56,7 +64,12 @@ def why_indexed(stores: Stores, key: bytes) -> dict[str, Any] | None:
     version = newest_index(Versions(stores, INDEX))
     if version is None:
         return None
-    found: dict[str, Any] = {"version": version.number, "indexed": False, "reason": None, "owner": None}
+    found: dict[str, Any] = {
+        "version": version.number,
+        "indexed": False,
+        "reason": None,
+        "owner": None,
+    }
     if _rows(stores, version, PAGES_FILE, key):
         return {**found, "indexed": True}
     for row in _rows(stores, version, LEFT_OUT_FILE, key):

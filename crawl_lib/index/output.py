@@ -44,7 +44,12 @@ class IndexOutput(TableOutput):
             with suppress(DamagedFileError):
                 holds = self.holds(versions, versions.read(number), pages)
             if holds:
-                yield PagePlace(versions.path(number), "`krake index update --purge` makes the index anew without them")
+                yield PagePlace(
+                    versions.path(number),
+                    "`krake index update --purge` makes the index anew without them",
+                )
 
 
-INDEX_OUTPUT = IndexOutput("index", ("text", "crawldb", "outlinks", "linkrank", "duplicates", "exports"), INDEX, "key")
+INDEX_OUTPUT = IndexOutput(
+    "index", ("text", "crawldb", "outlinks", "linkrank", "duplicates", "exports"), INDEX, "key"
+)

@@ -39,7 +39,15 @@ from crawl_lib.index.copies import (
 from crawl_lib.index.fields import Fields
 from crawl_lib.index.files import change_files, count_files, link_files
 from crawl_lib.index.pages import PAGES_SCHEMA
-from crawl_lib.index.versions import DELETED_FILE, INDEX, LEFT_OUT_FILE, PAGES_FILE, deleted_keys, file_of, made_ms_of
+from crawl_lib.index.versions import (
+    DELETED_FILE,
+    INDEX,
+    LEFT_OUT_FILE,
+    PAGES_FILE,
+    deleted_keys,
+    file_of,
+    made_ms_of,
+)
 from crawl_lib.index.wanted import LEFT_OUT_SCHEMA, Wanted
 from crawl_lib.linkdb import update_outlinks
 from crawl_lib.parquet import parquet_batches
@@ -108,7 +116,13 @@ class _Noted(Versions):
 
 
 def _next_version(
-    versions: Versions, fields: Fields, links: Version, before: Version | None, *, now: datetime, purge: bool
+    versions: Versions,
+    fields: Fields,
+    links: Version,
+    before: Version | None,
+    *,
+    now: datetime,
+    purge: bool,
 ) -> Version | None:
     """Return the version after `before`, or `before` without changes.
 
@@ -118,12 +132,18 @@ def _next_version(
     with VersionWork.of(versions, number) as work:
         wanted = Wanted.of(work, links)
         follows = {"of": _digest_of(wanted, fields, links), "settings": fields.settings}
-        if before is not None and not purge and all(before.manifest[name] == follows[name] for name in follows):
+        if (
+            before is not None
+            and not purge
+            and all(before.manifest[name] == follows[name] for name in follows)
+        ):
             return before
         times = {"now": int(now.timestamp()), "made_ms": _made_ms(now, before)}
         made = {**times, "config_digest": stores.config_digest, "is_purge": purge}
         with ExitStack() as stack:
-            making = _IndexMaking(wanted, fields, versions, number, None if purge else before, stack)
+            making = _IndexMaking(
+                wanted, fields, versions, number, None if purge else before, stack
+            )
             version = seal_version(versions, number, making.fill, {**made, **follows})
             if version is not None:
                 making.keep_copy()
@@ -166,8 +186,12 @@ def _end_purge(versions: Versions, version: Version | None) -> None:
         return
     storage = versions.stores.storage
     for entry in storage.list(versions.folder):
-        number = entry.name.removeprefix(FileName.DAMAGED_PREFIX).removeprefix(".").partition("-")[0]
-        is_later = number.isdecimal() and int(number) > version.number  # another machine may be making that one
+        number = (
+            entry.name.removeprefix(FileName.DAMAGED_PREFIX).removeprefix(".").partition("-")[0]
+        )
+        is_later = (
+            number.isdecimal() and int(number) > version.number
+        )  # another machine may be making that one
         if entry.name != str(version.number) and not is_later:
             storage.delete(f"{versions.folder}/{entry.name}")
             reached("index.purged")
@@ -199,7 +223,9 @@ class _IndexMaking:
         """Make all files of the version in a hidden folder."""
         self.wanted.choose()
         self._give_tables()
-        gone: list[bytes] = [key.as_py() for batch in self._stream("gone") for key in batch.column(0)]
+        gone: list[bytes] = [
+            key.as_py() for batch in self._stream("gone") for key in batch.column(0)
+        ]
         if self.before is not None and not self._may_grow(len(gone)):
             self.before, gone = None, []
             self.wanted.work.engine.values("indexed", PAGES_SCHEMA.empty_table())
@@ -257,14 +283,20 @@ class _IndexMaking:
         if self.before is None:
             return {}
         linked = set(link_files(verified_folder(self.stores, self.before), folder))
-        return {part["name"]: part for part in self.before.manifest["parts"] if part["name"] in linked}
+        return {
+            part["name"]: part for part in self.before.manifest["parts"] if part["name"] in linked
+        }
 
     def _write_own_files(self, folder: Path, gone: list[bytes]) -> None:
         """Write what lies next to Tantivy's files. Raises StorageError."""
         stores, names = self.stores, PAGES_SCHEMA.names
-        batches = parquet_batches(stores.storage, self.listed, PAGES_SCHEMA, names) if self.listed else ()
+        batches = (
+            parquet_batches(stores.storage, self.listed, PAGES_SCHEMA, names) if self.listed else ()
+        )
         rows = (pa.Table.from_batches([batch]) for batch in batches)
-        deleted = set(gone) if self.before is None else set(gone) | deleted_keys(stores, self.before)
+        deleted = (
+            set(gone) if self.before is None else set(gone) | deleted_keys(stores, self.before)
+        )
         _write_table(folder / PAGES_FILE, PAGES_SCHEMA, rows)
         _write_table(folder / LEFT_OUT_FILE, LEFT_OUT_SCHEMA, self.wanted.left_out())
         write_durable(folder / DELETED_FILE, b"".join(sorted(deleted)))

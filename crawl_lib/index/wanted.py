@@ -93,7 +93,12 @@ class Wanted:
         work.engine.values("segments", numbered(str(segment) for segment, _ in captures.segments))
         boosted_by = give_boosts(work)
         crawldb = newest_version(work.stores) if work.stores.config.order.has_crawldb else None
-        return cls(work, captures, boosted_by, tuple(one.digest for one in (groups, crawldb) if one is not None))
+        return cls(
+            work,
+            captures,
+            boosted_by,
+            tuple(one.digest for one in (groups, crawldb) if one is not None),
+        )
 
     def choose(self) -> None:
         """Read all texts, and make the tables `owners`, `anchored` and `wanted`."""
@@ -143,11 +148,17 @@ class Wanted:
         query, engine = "index/wanted_in_order", self.work.engine
         mean = mean_of(engine.stream(query, GROUP_ROWS, "index.pages"))
         for batch in engine.stream(query, GROUP_ROWS, "index.pages"):
-            digests = [_document_digest(*values) for values in _values(batch, "own", "language", "anchors")]
-            boosts = [1.0 if boost is None else boost / mean for (boost,) in _values(batch, "boost")]
+            digests = [
+                _document_digest(*values) for values in _values(batch, "own", "language", "anchors")
+            ]
+            boosts = [
+                1.0 if boost is None else boost / mean for (boost,) in _values(batch, "boost")
+            ]
             table = pa.Table.from_batches([batch]).drop_columns(["boost"])
             table = table.append_column("boost", pa.array(boosts, pa.float32()))
-            yield table.append_column("digest", pa.array(digests, pa.binary(20))).select(PAGES_SCHEMA.names)
+            yield table.append_column("digest", pa.array(digests, pa.binary(20))).select(
+                PAGES_SCHEMA.names
+            )
 
     def left_out(self) -> Iterator[pa.Table]:
         """Yield the rows of `LEFT_OUT_SCHEMA`, in order of keys; count them."""

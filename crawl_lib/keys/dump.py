@@ -18,7 +18,13 @@ from typing import BinaryIO
 
 from crawl_lib.dataclass import dataclass
 from crawl_lib.durable import fsync_dir, fsync_file, reached
-from crawl_lib.errors import DamagedFileError, InputError, KeyServerDownError, StorageError, os_errors
+from crawl_lib.errors import (
+    DamagedFileError,
+    InputError,
+    KeyServerDownError,
+    StorageError,
+    os_errors,
+)
 from crawl_lib.keys.intervals import KEY_BYTES, bounds, side_by_side
 from crawl_lib.keys.server import KeyServer
 from crawl_lib.keys.sharded import ShardedKeyStore
@@ -48,7 +54,9 @@ class DumpReport:
             self.by_state[state.name.lower()] += states.count(state)
 
 
-def dump_keys(store: ShardedKeyStore, path: Path, work: Work | None = None, *, dry_run: bool = False) -> DumpReport:
+def dump_keys(
+    store: ShardedKeyStore, path: Path, work: Work | None = None, *, dry_run: bool = False
+) -> DumpReport:
     """Write all keys to a new file.
 
     `dry_run`: read and count them only. Raises InputError if the file is there, KeyServerDownError if no server answers
@@ -59,12 +67,18 @@ def dump_keys(store: ShardedKeyStore, path: Path, work: Work | None = None, *, d
             raise InputError(f"{path}: is there already: choose another name, or delete it")
     counts, report = store.counts(), DumpReport(str(path))
     report.down = [one.server for one in counts if not one.up]
-    if any(not any(counts[place].up for place in store.places(first)) for first in range(len(counts))):
+    if any(
+        not any(counts[place].up for place in store.places(first)) for first in range(len(counts))
+    ):
         reasons = "; ".join(one.error for one in counts if not one.up)
-        raise KeyServerDownError(f"no key server answers for some keys: {reasons}: run again when one is back")
+        raise KeyServerDownError(
+            f"no key server answers for some keys: {reasons}: run again when one is back"
+        )
     keys = all_keys([server for server, one in zip(store.servers, counts, strict=True) if one.up])
     if dry_run and not os.access(path.parent, os.W_OK | os.X_OK):
-        raise StorageError(f"{path}: cannot be written: there is no such directory, or it is somebody else's")
+        raise StorageError(
+            f"{path}: cannot be written: there is no such directory, or it is somebody else's"
+        )
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with os_errors(path, "cannot be written"):
         try:
@@ -88,7 +102,9 @@ def all_keys(servers: Sequence[KeyServer]) -> Iterator[tuple[bytes, int]]:
         yield key, int(max(states.values()))
 
 
-def _write(file: BinaryIO, keys: Iterator[tuple[bytes, int]], report: DumpReport, work: Work) -> None:
+def _write(
+    file: BinaryIO, keys: Iterator[tuple[bytes, int]], report: DumpReport, work: Work
+) -> None:
     digest = hashlib.sha256()
 
     def put(data: bytes) -> None:
@@ -125,12 +141,16 @@ def _blocks(file: BinaryIO, where: str) -> Iterator[tuple[list[bytes], bytes]]:
     def take(size: int) -> bytes:
         data = file.read(size)
         if len(data) < size:
-            raise DamagedFileError(f"{where}: ends at byte {file.tell()}, in the middle of its keys")
+            raise DamagedFileError(
+                f"{where}: ends at byte {file.tell()}, in the middle of its keys"
+            )
         digest.update(data)
         return data
 
     if file.read(len(MAGIC)) != MAGIC:
-        raise DamagedFileError(f"{where}: is no dump of keys: it does not begin with {MAGIC[:-1].decode()!r}")
+        raise DamagedFileError(
+            f"{where}: is no dump of keys: it does not begin with {MAGIC[:-1].decode()!r}"
+        )
     digest.update(MAGIC)
     while count := int.from_bytes(take(4), "big", signed=True):
         at = f"{where}: byte {file.tell() - 4}"
@@ -150,7 +170,9 @@ def _blocks(file: BinaryIO, where: str) -> Iterator[tuple[list[bytes], bytes]]:
         raise DamagedFileError(f"{where}: is not what was written (SHA-256)")
 
 
-def load_keys(store: ShardedKeyStore, path: Path, work: Work | None = None, *, dry_run: bool = False) -> DumpReport:
+def load_keys(
+    store: ShardedKeyStore, path: Path, work: Work | None = None, *, dry_run: bool = False
+) -> DumpReport:
     """Add the keys of a dump; the higher state wins.
 
     May be repeated; `dry_run`: count only. Raises DamagedFileError or InputError before any key is written,
@@ -170,7 +192,9 @@ def load_keys(store: ShardedKeyStore, path: Path, work: Work | None = None, *, d
             report.raised += sum(1 for key in some if (known[key] or state) < state)
             missed = {} if dry_run else store.insert(some, state)
             if missed:
-                raise KeyServerDownError(f"{', '.join(missed)}: does not answer: run again when it is back")
+                raise KeyServerDownError(
+                    f"{', '.join(missed)}: does not answer: run again when it is back"
+                )
         reached("keys.load.block")
         _tell(work, "load", report.keys)
     return report

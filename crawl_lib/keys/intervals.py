@@ -77,7 +77,9 @@ def state_of(keyinfo: int) -> KeyState:
     return KeyState(keyinfo) if keyinfo in _STATES else KeyState.QUEUED
 
 
-def side_by_side(scans: Sequence[Iterable[tuple[bytes, int]]]) -> Iterator[tuple[bytes, dict[int, KeyState]]]:
+def side_by_side(
+    scans: Sequence[Iterable[tuple[bytes, int]]],
+) -> Iterator[tuple[bytes, dict[int, KeyState]]]:
     """Yield each key of these scans with its states.
 
     A scan is one of `KeyServer.scan`. Keys ascend; states are by the scan's place.
@@ -96,7 +98,9 @@ class Behind(NamedTuple):
     keys: list[bytes]
 
 
-def behind(scans: Sequence[Iterable[tuple[bytes, int]]], places: Sequence[int], most: int) -> Iterator[Behind]:
+def behind(
+    scans: Sequence[Iterable[tuple[bytes, int]]], places: Sequence[int], most: int
+) -> Iterator[Behind]:
     """Yield keys that tables at `places` of the scans need.
 
     Batches have at most `most` keys.
@@ -140,7 +144,9 @@ class KeyHeap:
             self._keys.clear()
 
     def __iter__(self) -> Iterator[bytes]:
-        return (key for key, _ in groupby(merge(sorted(self._keys), *map(_keys_of_file, self._files))))
+        return (
+            key for key, _ in groupby(merge(sorted(self._keys), *map(_keys_of_file, self._files)))
+        )
 
 
 def _keys_of_file(path: Path) -> Iterator[bytes]:
@@ -148,8 +154,12 @@ def _keys_of_file(path: Path) -> Iterator[bytes]:
         yield from iter(lambda: file.read(KEY_BYTES), b"")
 
 
-def unheld_keys(scans: Sequence[Iterable[tuple[bytes, int]]], heap: KeyHeap) -> Iterator[list[bytes]]:
+def unheld_keys(
+    scans: Sequence[Iterable[tuple[bytes, int]]], heap: KeyHeap
+) -> Iterator[list[bytes]]:
     """Yield keys that are only queued, and not in a heap."""
     rows = side_by_side([((key, KeyState.QUEUED) for key in heap), *scans])
-    unheld = (key for key, states in rows if 0 not in states and max(states.values()) is KeyState.QUEUED)
+    unheld = (
+        key for key, states in rows if 0 not in states and max(states.values()) is KeyState.QUEUED
+    )
     return iter(lambda: list(islice(unheld, _UNHELD_KEYS)), [])

@@ -21,7 +21,9 @@ class Lanes:
     round that has two lanes.
     """
 
-    def __init__(self, count: int, connections: int, *, first: int, release: Callable[[int], None]) -> None:
+    def __init__(
+        self, count: int, connections: int, *, first: int, release: Callable[[int], None]
+    ) -> None:
         if connections < 1:
             raise ValueError(f"{connections} connections")
         self._count = count

@@ -69,7 +69,9 @@ def _servers(store: ShardedKeyStore, findings: Findings) -> Sequence[KeyServer]:
     for server, counts in zip(store.servers, store.counts(), strict=True):
         if not counts.up:
             problem = counts.error.partition(": run `krake ")[0]
-            findings.add("server_failed", counts.server, problem, repair=f"put it back as it was, or {ALL}")
+            findings.add(
+                "server_failed", counts.server, problem, repair=f"put it back as it was, or {ALL}"
+            )
             continue
         up.append(server)
         try:
@@ -115,7 +117,11 @@ def why_broken(server: KeyServer, *, full: bool = True) -> str:
     except _NOT_BROKEN:
         pass
     except KeyStoreError as error:
-        return str(error).removeprefix(f"{server.name}: ") if isinstance(server, SqliteKeyServer) else ""
+        return (
+            str(error).removeprefix(f"{server.name}: ")
+            if isinstance(server, SqliteKeyServer)
+            else ""
+        )
     return ""
 
 

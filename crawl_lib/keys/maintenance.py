@@ -73,16 +73,28 @@ class MaintenanceReport:
         """
         if self.failed:
             kinds = (KeyAccessError, DamagedKeysError, KeyTablesError)
-            by_hand = (kind for kind in kinds for error in self.failed.values() if isinstance(error, kind))
+            by_hand = (
+                kind for kind in kinds for error in self.failed.values() if isinstance(error, kind)
+            )
             kind = next(by_hand, KeyServerDownError)
             reasons = "; ".join(map(str, self.failed.values()))
-            raise kind(f"key servers were left out: {reasons}: run `krake fsck --repair` when they answer")
+            raise kind(
+                f"key servers were left out: {reasons}: run `krake fsck --repair` when they answer"
+            )
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the report in plain JSON types."""
-        plain = {name: dict(value) if isinstance(value, Counter) else value for name, value in vars(self).items()}
+        plain = {
+            name: dict(value) if isinstance(value, Counter) else value
+            for name, value in vars(self).items()
+        }
         failed = {name: str(error) for name, error in self.failed.items()}
-        return {**plain, "servers": [asdict(counts) for counts in self.servers], "failed": failed, "ok": self.ok}
+        return {
+            **plain,
+            "servers": [asdict(counts) for counts in self.servers],
+            "failed": failed,
+            "ok": self.ok,
+        }
 
     def to_text(self) -> str:
         """Return the report for people, a line per server.
@@ -92,8 +104,13 @@ class MaintenanceReport:
         lines = []
         for counts in self.servers:
             states = ", ".join(f"{count} {word}" for word, count in counts.by_state.items())
-            lines.append(f"{counts.server}: " + (f"{counts.total} keys ({states})" if counts.up else "failed"))
-        lines.append(f"replicas: {self.replication}; prefixes compared: {self.compared}, differing: {self.differing}")
+            lines.append(
+                f"{counts.server}: "
+                + (f"{counts.total} keys ({states})" if counts.up else "failed")
+            )
+        lines.append(
+            f"replicas: {self.replication}; prefixes compared: {self.compared}, differing: {self.differing}"
+        )
         misplaced = "of other servers: key_storage.servers or replication is not what these keys were stored with"
         for word, by_server in (
             ("missing", self.missing),
@@ -107,13 +124,18 @@ class MaintenanceReport:
         for is_so, problem in (
             (not self.ok, "replicas differ: run `krake fsck --repair`"),
             (self.misplaced, "there are keys on servers that do not own them: see above"),
-            (self.failed, "not all servers could be looked at: run `krake fsck --repair` when they answer"),
+            (
+                self.failed,
+                "not all servers could be looked at: run `krake fsck --repair` when they answer",
+            ),
         ):
             verdict = problem if is_so else verdict
         return "\n".join([*lines, verdict])
 
 
-def check(store: ShardedKeyStore, server: str | None = None, work: Work | None = None) -> MaintenanceReport:
+def check(
+    store: ShardedKeyStore, server: str | None = None, work: Work | None = None
+) -> MaintenanceReport:
     """Count keys, and compare the replicas. Change nothing.
 
     Servers that fail are reported in `failed`, never raised.
@@ -124,7 +146,9 @@ def check(store: ShardedKeyStore, server: str | None = None, work: Work | None =
     return _Maintenance(store, "check", server, work or Work()).run()
 
 
-def repair(store: ShardedKeyStore, server: str | None = None, work: Work | None = None) -> MaintenanceReport:
+def repair(
+    store: ShardedKeyStore, server: str | None = None, work: Work | None = None
+) -> MaintenanceReport:
     """Compare replicas, copy missing keys, and raise lower states.
 
     With replicas, a server without tables (a new disk) gets them. CRAWLED and GONE that differ end as GONE, the higher
@@ -141,7 +165,9 @@ class _Maintenance:
     def __init__(self, store: ShardedKeyStore, kind: str, server: str | None, work: Work) -> None:
         names = [found.name for found in store.servers]
         if server is not None and server not in names:
-            raise ConfigError(f"key_storage.servers: there is no key server {server!r}; there are {', '.join(names)}")
+            raise ConfigError(
+                f"key_storage.servers: there is no key server {server!r}; there are {', '.join(names)}"
+            )
         self.store, self.work, self.repairing = store, work, kind == "repair"
         self.report = MaintenanceReport(kind, store.replication, server or "")
         self.parts = range(len(names)) if server is None else [names.index(server)]
@@ -150,7 +176,9 @@ class _Maintenance:
     def run(self) -> MaintenanceReport:
         for place in self.parts:
             if self.repairing and self.store.replication > 1:
-                self._create_missing_tables([self.store.servers[one] for one in self.store.places(place)])
+                self._create_missing_tables(
+                    [self.store.servers[one] for one in self.store.places(place)]
+                )
             with self._noted_if_it_fails(self.store.servers[place]):
                 for problem in self.store.servers[place].problems():
                     raise damaged(self.store.servers[place].name, problem)
@@ -221,8 +249,12 @@ class _Maintenance:
     def _interval(self, first: int) -> None:
         """Compare the replicas of one interval."""
         places = self.store.places(first)
-        views = {place: found for place in places if (found := self._sums(place, first)) is not None}
-        for prefix, low, high in _prefixes(first, len(self.store.servers)) if len(views) > 1 else ():
+        views = {
+            place: found for place in places if (found := self._sums(place, first)) is not None
+        }
+        for prefix, low, high in (
+            _prefixes(first, len(self.store.servers)) if len(views) > 1 else ()
+        ):
             self.report.compared += 1
             parts = [view.get(prefix) for view in views.values()]
             if any(part != parts[0] for part in parts):
@@ -236,11 +268,15 @@ class _Maintenance:
         """
         servers = [server for server in servers if server.name not in self.report.failed]
         for place, state, is_missing, keys in behind(
-            [self._scan(server, low, high) for server in servers], range(len(servers)), STATEMENT_KEYS
+            [self._scan(server, low, high) for server in servers],
+            range(len(servers)),
+            STATEMENT_KEYS,
         ):
             server = servers[place]
             if server.name not in self.report.failed:
-                (self.report.missing if is_missing else self.report.behind)[server.name] += len(keys)
+                (self.report.missing if is_missing else self.report.behind)[server.name] += len(
+                    keys
+                )
                 self._tell(server, keys[0][0])
                 if self.repairing:
                     with self._noted_if_it_fails(server):

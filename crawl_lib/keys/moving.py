@@ -87,9 +87,13 @@ class _Change:
     rings. `holders`: the servers that hold the keys, by place in `before`. `is_moved`: all keys are where they belong.
     """
 
-    def __init__(self, store: ShardedKeyStore, old: ShardedKeyStore | None, report: ReshardReport, work: Work) -> None:
+    def __init__(
+        self, store: ShardedKeyStore, old: ShardedKeyStore | None, report: ReshardReport, work: Work
+    ) -> None:
         self.store, self.old, self.report, self.work = store, old, report, work
-        self.known = {server.name: server for server in [*(old.servers if old else ()), *store.servers]}
+        self.known = {
+            server.name: server for server in [*(old.servers if old else ()), *store.servers]
+        }
         self.has_tables: set[str] = set()
         self.notes = {name: self._note_of(server) for name, server in self.known.items()}
         for name, note in self.notes.items():
@@ -104,8 +108,12 @@ class _Change:
 
     def is_needed(self) -> bool:
         """Find the holders of keys; False if the ring is current."""
-        places = [note and (note.place, note.moving_to) for note in map(self.notes.get, self.to.names)]
-        if self.before.same_places(self.to) and places == [(place, None) for place in range(len(self.to.names))]:
+        places = [
+            note and (note.place, note.moving_to) for note in map(self.notes.get, self.to.names)
+        ]
+        if self.before.same_places(self.to) and places == [
+            (place, None) for place in range(len(self.to.names))
+        ]:
             self.to = self.before
             return False
         if not self.is_moved:
@@ -133,19 +141,26 @@ class _Change:
         under_way = [note for note in self.notes.values() if note and note.moving_to and note.ring]
         for note in under_way:
             goal = note.moving_to
-            if goal is not None and (goal.names, goal.replication) != (self.to.names, self.to.replication):
+            if goal is not None and (goal.names, goal.replication) != (
+                self.to.names,
+                self.to.replication,
+            ):
                 raise KeyTablesError(
                     f"a change of the key servers to {goal.to_text()} is under way: finish that first, with"
                     " key_storage as it was then"
                 )
-        placed = under_way or [note for note in self.notes.values() if note and note.ring and note.place is not None]
+        placed = under_way or [
+            note for note in self.notes.values() if note and note.ring and note.place is not None
+        ]
         rings = {note.ring for note in placed if note.ring}
         rings = {one for one in rings if one.generation == max(other.generation for other in rings)}
         if len(rings) == 1:
             return rings.pop()
         if rings:
             several = "; ".join(sorted(one.to_text() for one in rings))
-            raise KeyTablesError(f"the key servers are of different crawls: {several}: correct key_storage.servers")
+            raise KeyTablesError(
+                f"the key servers are of different crawls: {several}: correct key_storage.servers"
+            )
         if self.old is None:
             raise ConfigError(
                 "the key tables do not say which servers they were filled for: name the config as it was then:"
@@ -159,7 +174,9 @@ class _Change:
         Its note decides, else its name in the old config.
         """
         holders = {}
-        for place, name in enumerate(names_of(self.old.servers)[: len(self.before.names)] if self.old else ()):
+        for place, name in enumerate(
+            names_of(self.old.servers)[: len(self.before.names)] if self.old else ()
+        ):
             if self.notes[name] is None and name in self.has_tables:
                 holders[place] = self.known[name]
         for name, note in self.notes.items():
@@ -169,8 +186,13 @@ class _Change:
 
     def _require_all_keys(self) -> None:
         count = len(self.before.names)
-        self.report.lost = [name for place, name in enumerate(self.before.names) if place not in self.holders]
-        if not all(set(ring(first, count, self.before.replication)) & set(self.holders) for first in range(count)):
+        self.report.lost = [
+            name for place, name in enumerate(self.before.names) if place not in self.holders
+        ]
+        if not all(
+            set(ring(first, count, self.before.replication)) & set(self.holders)
+            for first in range(count)
+        ):
             raise KeyTablesError(
                 f"the keys of {', '.join(self.report.lost)} are on no server that is here: name the"
                 " config that has them (`krake keys reshard --from FILE`); if they are lost for good, run"
@@ -200,7 +222,11 @@ class _Change:
         for number, (low, high) in enumerate(self.work.until_stopped(ranges)):
             self._range(self._sources(low), self._targets(low), low, high)
             self.work.report(
-                stage="keys.move", done=number + 1, total=len(ranges), unit="ranges", copied=self.report.copied.total()
+                stage="keys.move",
+                done=number + 1,
+                total=len(ranges),
+                unit="ranges",
+                copied=self.report.copied.total(),
             )
         if not self.report.dry_run:
             if ranges:
@@ -220,8 +246,14 @@ class _Change:
     def _joining(self) -> list[KeyServer]:
         """New servers whose tables no earlier run made for this change."""
         holding = set(names_of(self.holders.values()))
-        notes = ((server, self.notes[server.name]) for server in self.store.servers if server.name not in holding)
-        return [server for server, note in notes if not (note and note.moving_to and note.place is None)]
+        notes = (
+            (server, self.notes[server.name])
+            for server in self.store.servers
+            if server.name not in holding
+        )
+        return [
+            server for server, note in notes if not (note and note.moving_to and note.place is None)
+        ]
 
     def _note_all(self) -> None:
         for server in self._joining():
@@ -255,47 +287,72 @@ class _Change:
                 if any(server.prefix_sums(low, high)):
                     self._range([server], targets, low, high)
 
-    def _range(self, sources: Sequence[KeyServer], targets: Sequence[KeyServer], low: bytes, high: bytes) -> None:
+    def _range(
+        self, sources: Sequence[KeyServer], targets: Sequence[KeyServer], low: bytes, high: bytes
+    ) -> None:
         """Move a range: copy its keys, then delete them elsewhere.
 
         Only differing targets get keys.
         """
-        there = [server for server in targets if server.name in self.has_tables or not self.report.dry_run]
+        there = [
+            server
+            for server in targets
+            if server.name in self.has_tables or not self.report.dry_run
+        ]
         both = [*sources, *(server for server in there if server not in sources)]
         sums = [dict(server.prefix_sums(low, high)) for server in self.work.until_stopped(both)]
         if any(view != sums[0] for view in sums) or len(there) < len(targets):
             # A dry run has made no tables: what joins lacks all keys.
             tables = [*both, *(server for server in targets if server not in both)]
-            scans = [self.work.until_stopped(table.scan(low, high) if table in both else ()) for table in tables]
-            self._bring(tables, scans, [place for place, table in enumerate(tables) if table in targets])
+            scans = [
+                self.work.until_stopped(table.scan(low, high) if table in both else ())
+                for table in tables
+            ]
+            self._bring(
+                tables, scans, [place for place, table in enumerate(tables) if table in targets]
+            )
         reached("keys.reshard.copied")
         self._leave(sources, targets, low, high)
         reached("keys.reshard.deleted")
 
-    def _leave(self, sources: Sequence[KeyServer], targets: Sequence[KeyServer], low: bytes, high: bytes) -> None:
+    def _leave(
+        self, sources: Sequence[KeyServer], targets: Sequence[KeyServer], low: bytes, high: bytes
+    ) -> None:
         """Take a range off the servers that hold it no more."""
         for server in sources:
             if server not in targets:
                 self._delete(server, targets, low, high)
 
     def _sources(self, low: bytes) -> list[KeyServer]:
-        places = ring(interval(low, len(self.before.names)), len(self.before.names), self.before.replication)
+        places = ring(
+            interval(low, len(self.before.names)), len(self.before.names), self.before.replication
+        )
         return [self.holders[place] for place in places if place in self.holders]
 
     def _targets(self, low: bytes) -> list[KeyServer]:
-        return [self.store.servers[place] for place in self.store.places(interval(low, len(self.to.names)))]
+        return [
+            self.store.servers[place]
+            for place in self.store.places(interval(low, len(self.to.names)))
+        ]
 
     def _bring(
-        self, tables: Sequence[KeyServer], scans: Sequence[Iterable[tuple[bytes, int]]], places: Sequence[int]
+        self,
+        tables: Sequence[KeyServer],
+        scans: Sequence[Iterable[tuple[bytes, int]]],
+        places: Sequence[int],
     ) -> None:
         """Raise the tables at `places` to each key's highest state."""
         for place, state, is_missing, keys in behind(scans, places, STATEMENT_KEYS):
             self.work.go_on()
-            (self.report.copied if is_missing else self.report.raised)[tables[place].name] += len(keys)
+            (self.report.copied if is_missing else self.report.raised)[tables[place].name] += len(
+                keys
+            )
             if not self.report.dry_run:
                 tables[place].insert(keys, state)
 
-    def _delete(self, server: KeyServer, targets: Sequence[KeyServer], low: bytes, high: bytes) -> None:
+    def _delete(
+        self, server: KeyServer, targets: Sequence[KeyServer], low: bytes, high: bytes
+    ) -> None:
         """Delete a range from a server.
 
         Keys that a running task added since the copy first go to their holders.
@@ -318,7 +375,9 @@ def _ranges(before: int, after: int) -> Iterator[tuple[bytes, bytes]]:
     Both ends are included.
     """
     pieces = max(before, after) * RANGES_PER_INTERVAL
-    starts = sorted({bounds(index, count)[0] for count in (before, after, pieces) for index in range(count)})
+    starts = sorted(
+        {bounds(index, count)[0] for count in (before, after, pieces) for index in range(count)}
+    )
     for start, following in zip(starts, [*starts[1:], None], strict=True):
         end = (1 << 8 * KEY_BYTES) if following is None else int.from_bytes(following, "big")
         yield start, (end - 1).to_bytes(KEY_BYTES, "big")

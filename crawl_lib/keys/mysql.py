@@ -19,7 +19,14 @@ from typing import Any, TypeVar
 from pymysql.connections import Connection
 
 from crawl_lib.errors import ConfigError, KeyTablesError
-from crawl_lib.keys.mysql_errors import CONTENTION, FOREIGN, NoDatabaseError, code_of, is_lost, translate
+from crawl_lib.keys.mysql_errors import (
+    CONTENTION,
+    FOREIGN,
+    NoDatabaseError,
+    code_of,
+    is_lost,
+    translate,
+)
 from crawl_lib.keys.mysql_tls import GuardedConnection
 from crawl_lib.keys.server import (
     NOTE_TABLE,
@@ -42,7 +49,9 @@ from crawl_lib.states import KeyState
 
 _T = TypeVar("_T")
 DEFAULT_PORT = 3306
-_SERVER = re.compile(r"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<host>[^\s:\[\]]+))(?::(?P<port>[0-9]{1,5}))?")
+_SERVER = re.compile(
+    r"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<host>[^\s:\[\]]+))(?::(?P<port>[0-9]{1,5}))?"
+)
 CONNECT_TIMEOUT_S = 10.0
 _SESSION = (
     # As the columns are: nothing is converted, which saves the server a fifth.
@@ -120,7 +129,11 @@ class MySqlServer:
                     self._connection = self._connect(self._database)
                 return work(self._connection)
             except FOREIGN as error:
-                if code_of(error) in CONTENTION and contended < TRIES and self._connection is not None:
+                if (
+                    code_of(error) in CONTENTION
+                    and contended < TRIES
+                    and self._connection is not None
+                ):
                     contended += 1
                     with suppress(*FOREIGN):  # a connection that is lost fails again, as lost
                         self._connection.rollback()
@@ -171,7 +184,9 @@ class MySqlKeyServer(MySqlServer, KeyServer):
         if keys and state is KeyState.QUEUED:
             self._write(_insert("INSERT IGNORE", keys, state))
         elif keys:
-            update = " ON DUPLICATE KEY UPDATE keyinfo = GREATEST(COALESCE(keyinfo, 0), VALUES(keyinfo))"
+            update = (
+                " ON DUPLICATE KEY UPDATE keyinfo = GREATEST(COALESCE(keyinfo, 0), VALUES(keyinfo))"
+            )
             self._write(_insert("INSERT", keys, state) + update)
 
     def set_state(self, keys: Sequence[bytes], state: KeyState) -> None:
@@ -242,7 +257,9 @@ class MySqlKeyServer(MySqlServer, KeyServer):
         self, connection: Connection[Any], wishes: Sequence[SlotWish], ends: Sequence[SlotEnd]
     ) -> list[SlotAnswer]:
         connection.begin()
-        answers = self._turns(wishes, ends, run=connection.query, rows=lambda query: _fetch(connection, query))
+        answers = self._turns(
+            wishes, ends, run=connection.query, rows=lambda query: _fetch(connection, query)
+        )
         connection.commit()
         return answers
 
@@ -257,7 +274,8 @@ class MySqlKeyServer(MySqlServer, KeyServer):
 
     def _has_table(self, name: str) -> bool:
         query = (
-            f"SELECT 1 FROM information_schema.tables WHERE table_schema = '{self._database}' AND table_name = '{name}'"
+            f"SELECT 1 FROM information_schema.tables WHERE "
+            f"table_schema = '{self._database}' AND table_name = '{name}'"
         )
         try:
             return bool(self._rows(query))
@@ -280,7 +298,9 @@ class MySqlKeyServer(MySqlServer, KeyServer):
             except FOREIGN as error:
                 # Without the right to: what an administrator has to do.
                 translated = translate(self.name, self._user, self._database, error)
-                raise (missing if isinstance(translated, NoDatabaseError) else translated) from error
+                raise (
+                    missing if isinstance(translated, NoDatabaseError) else translated
+                ) from error
         drops = sql_file("drop.sql")
         for statement in [*(drops if drop else drops[1:]), *sql_file("create.sql")]:
             self._write(statement)
@@ -291,7 +311,9 @@ def parse_server(name: str) -> tuple[str, int]:
     found = _SERVER.fullmatch(name)
     port = int(found["port"] or DEFAULT_PORT) if found else 0
     if not found or not 0 < port < 65536:
-        raise ConfigError(f"key_storage.servers: {name!r} is no server: write host or host:port, [IPv6 address]:port")
+        raise ConfigError(
+            f"key_storage.servers: {name!r} is no server: write host or host:port, [IPv6 address]:port"
+        )
     return found["address"] or found["host"], port
 
 
@@ -318,7 +340,9 @@ def _mark(connection: Connection[Any], keys: Sequence[bytes], state: KeyState) -
     # The index is forced, since a small table would be scanned, and meet the locks of other writers.
     update = f"UPDATE {TABLE} FORCE INDEX (PRIMARY) SET keyinfo = {int(state)} WHERE hash IN ({_quoted(keys)})"
     if connection.query(update) < len(keys):
-        connection.query(_insert("INSERT", keys, state) + " ON DUPLICATE KEY UPDATE keyinfo = VALUES(keyinfo)")
+        connection.query(
+            _insert("INSERT", keys, state) + " ON DUPLICATE KEY UPDATE keyinfo = VALUES(keyinfo)"
+        )
 
 
 def _fetch(connection: Connection[Any], statement: str) -> Sequence[tuple[Any, ...]]:

@@ -70,7 +70,8 @@ ADVICE: dict[int, tuple[type[KeyStoreError], str]] = {
     ER.BAD_DB_ERROR: (NoDatabaseError, "has no database {database}: " + MAKE),
     ER.DBACCESS_DENIED_ERROR: (
         NoDatabaseError,
-        "user {user} may not use database {database}: " + _GRANT.replace("GRANT", "CREATE DATABASE {database}; GRANT"),
+        "user {user} may not use database {database}: "
+        + _GRANT.replace("GRANT", "CREATE DATABASE {database}; GRANT"),
     ),
     ER.ACCESS_DENIED_ERROR: (KeyAccessError, "refuses user {user}: " + _LOGIN),
     1698: (  # MariaDB ER_ACCESS_DENIED_NO_PASSWORD_ERROR: the account logs in by another plugin than a password
@@ -101,9 +102,13 @@ def translate(server: str, user: str, database: str, error: Exception) -> KeySto
     said = error.args[1] if len(error.args) > 1 else error
     text = " ".join(str(said).split())
     text = "its packet is malformed" if isinstance(error, _MALFORMED) else text
-    known = _NO_ROOM if _NO_SPACE_LEFT.search(text) else ADVICE.get(code) if code is not None else None
+    known = (
+        _NO_ROOM if _NO_SPACE_LEFT.search(text) else ADVICE.get(code) if code is not None else None
+    )
     if code == ER.NO_SUCH_TABLE and SLOT_TABLE in text:
-        return KeyTablesError(f"{server}: has no table of turns in database {database}: {MAKE_SLOTS}")
+        return KeyTablesError(
+            f"{server}: has no table of turns in database {database}: {MAKE_SLOTS}"
+        )
     cause = getattr(error, "original_exception", error)
     if isinstance(cause, ssl.SSLCertVerificationError):
         return KeyAccessError(
@@ -114,7 +119,9 @@ def translate(server: str, user: str, database: str, error: Exception) -> KeySto
         kind, advice = known
         return kind(f"{server}: {advice.format(text=text, user=user, database=database)}")
     if is_lost(error):
-        return KeyServerDownError(f"{server}: does not answer ({text}): start it, or look at the network")
+        return KeyServerDownError(
+            f"{server}: does not answer ({text}): start it, or look at the network"
+        )
     return KeyStoreError(f"{server}: {text} (error {code})")
 
 

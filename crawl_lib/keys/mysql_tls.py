@@ -81,13 +81,17 @@ class GuardedConnection(Connection):
 
     def write_packet(self, payload: bytes) -> None:
         """Send a packet of the login, unless it reveals the password."""
-        if payload == self.password + b"\0":  # `mysql_clear_password`, `dialog` and whatever comes after them
+        if (
+            payload == self.password + b"\0"
+        ):  # `mysql_clear_password`, `dialog` and whatever comes after them
             self._require_hidden("the password in clear")
         super().write_packet(payload)
 
     def _process_auth(self, plugin_name: bytes, *others: Any) -> Any:
         if plugin_name == b"mysql_old_password":
-            raise KeyAccessError(f"{self.host}:{self.port}: asks for a login of MySQL 4.0: give the user another one")
+            raise KeyAccessError(
+                f"{self.host}:{self.port}: asks for a login of MySQL 4.0: give the user another one"
+            )
         return super()._process_auth(plugin_name, *others)  # type: ignore[misc]
 
     @property
@@ -131,4 +135,6 @@ def _verified(ca_file: str | None) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=ca_file)
     except OSError as error:  # SSLError is one
         problem = error.strerror or str(error)
-        raise ConfigError(f"key_storage.ca_file: {ca_file}: holds no certificates: {problem}") from error
+        raise ConfigError(
+            f"key_storage.ca_file: {ca_file}: holds no certificates: {problem}"
+        ) from error

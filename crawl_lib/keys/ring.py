@@ -84,7 +84,9 @@ def read_ring(server: KeyServer) -> RingNote | None:
 def _ring(value: Mapping[str, Any] | None) -> Ring | None:
     if value is None:
         return None
-    return Ring(value["generation"], tuple(value["names"]), value["replication"], value.get("crawl"))
+    return Ring(
+        value["generation"], tuple(value["names"]), value["replication"], value.get("crawl")
+    )
 
 
 def look_at(server: KeyServer) -> tuple[bool, RingNote | None]:
@@ -110,12 +112,16 @@ def rewrite_notes(servers: Sequence[KeyServer], replication: int) -> list[str]:
             notes.append(read_ring(server))
         except KeyTablesError:
             broken.append(place)
-    ring = next((note.ring for note in notes if note and note.ring), Ring(0, names_of(servers), replication))
+    ring = next(
+        (note.ring for note in notes if note and note.ring), Ring(0, names_of(servers), replication)
+    )
     moving_to = next((note.moving_to for note in notes if note and note.moving_to), None)
     for place in broken:
         own: int | None = place
         if moving_to is not None:
-            own = ring.names.index(servers[place].name) if servers[place].name in ring.names else None
+            own = (
+                ring.names.index(servers[place].name) if servers[place].name in ring.names else None
+            )
         servers[place].write_note(RingNote(ring, own, moving_to).to_text())
     return [servers[place].name for place in broken]
 
@@ -130,7 +136,11 @@ def other_crawl(server: KeyServer, note: RingNote | None, crawl: str | None) -> 
 
     None: the name is `crawl`, or the keys have no name yet.
     """
-    noted = {ring.crawl for ring in (note.ring, note.moving_to) if ring and ring.crawl} if note and crawl else set()
+    noted = (
+        {ring.crawl for ring in (note.ring, note.moving_to) if ring and ring.crawl}
+        if note and crawl
+        else set()
+    )
     if noted <= {crawl}:
         return None
     return (
@@ -139,7 +149,9 @@ def other_crawl(server: KeyServer, note: RingNote | None, crawl: str | None) -> 
     )
 
 
-def ring_problem(servers: Sequence[KeyServer], replication: int, notes: Mapping[int, RingNote | None]) -> str | None:
+def ring_problem(
+    servers: Sequence[KeyServer], replication: int, notes: Mapping[int, RingNote | None]
+) -> str | None:
     """Say why the config does not fit the tables, or None.
 
     The reason is one sentence with a remedy.

@@ -279,7 +279,10 @@ class KeyServer(ABC):
             sums: dict[int, tuple[int, int]] = {}
             for key, state in rows:
                 count, total = sums.get(state, (0, 0))
-                sums[state] = (count + 1, total + (int.from_bytes(key[-8:], "big") & 0x0FFFFFFFFFFFFFFF))
+                sums[state] = (
+                    count + 1,
+                    total + (int.from_bytes(key[-8:], "big") & 0x0FFFFFFFFFFFFFFF),
+                )
             yield prefix, {state: PrefixSum(*found) for state, found in sums.items()}
 
     def _turns(
@@ -295,10 +298,15 @@ class KeyServer(ABC):
         `run`: returns the rows that a statement has changed.
         """
         answers = {}
-        for end in sorted(ends, key=lambda end: end.slot):  # in one order everywhere: no two wait for each other
+        for end in sorted(
+            ends, key=lambda end: end.slot
+        ):  # in one order everywhere: no two wait for each other
             run(self._about(end.slot, "release", next_ms=end.next_ms, rest_ms=end.rest_ms))
         for number, wish in sorted(enumerate(wishes), key=lambda pair: pair[1].slot):
-            granted = run(self._about(wish.slot, "reserve", hold_ms=wish.hold_ms, ahead_ms=wish.ahead_ms)) > 0
+            granted = (
+                run(self._about(wish.slot, "reserve", hold_ms=wish.hold_ms, ahead_ms=wish.ahead_ms))
+                > 0
+            )
             answers[number] = SlotAnswer(granted, *rows(self._about(wish.slot, "turn"))[0])
         return [answers[number] for number in range(len(wishes))]
 
@@ -371,4 +379,6 @@ def from_rows(server: str, rows: Sequence[Sequence[object]]) -> list[tuple[bytes
 
 def damaged(server: str, problem: str) -> DamagedKeysError:
     """Return the error for a table that Krake did not write."""
-    return DamagedKeysError(f"{server}: the key table is damaged: {problem}: run `krake fsck --repair --only keys`")
+    return DamagedKeysError(
+        f"{server}: the key table is damaged: {problem}: run `krake fsck --repair --only keys`"
+    )

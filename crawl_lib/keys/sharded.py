@@ -93,7 +93,12 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
         self._down_s = down_s
         self._clock = clock
         self._next_look_s: float | None = None
-        self._lanes = Lanes(len(servers), connections, first=first, release=lambda place: self.servers[place].close())
+        self._lanes = Lanes(
+            len(servers),
+            connections,
+            first=first,
+            release=lambda place: self.servers[place].close(),
+        )
 
     def places(self, first: int) -> list[int]:
         """Return the places that hold the interval `first`.
@@ -138,7 +143,12 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
         for step in range(self.replication):
             self._round(chunks, step, write)
         _raise_if_no_tables(chunks)
-        lost = {str(error): None for chunk in chunks if chunk.unanswered for error in chunk.errors.values()}
+        lost = {
+            str(error): None
+            for chunk in chunks
+            if chunk.unanswered
+            for error in chunk.errors.values()
+        }
         if lost:
             raise KeyServerDownError(
                 f"no key server answers for some keys; down: {'; '.join(lost)}: run again when one is back"
@@ -171,7 +181,9 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
         decided: list[_Chunk] = []
         for step in range(self.replication):
             self._round(decided, step, lambda server, keys: server.insert(keys, KeyState.QUEUED))
-            for chunk, answer in self._round(waiting, step, lambda server, keys: server.claim(keys)):
+            for chunk, answer in self._round(
+                waiting, step, lambda server, keys: server.claim(keys)
+            ):
                 claim.ours.update(answer.ours)
                 claim.theirs.update(answer.theirs)
                 claim.unsure.update(answer.unsure)
@@ -224,7 +236,9 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
         """
         answers = self._ask_all(lambda server: counts_of(server.name, server.counts()))
         return [
-            ServerCounts(server.name, up=False, error=str(answer)) if isinstance(answer, KeyStoreError) else answer
+            ServerCounts(server.name, up=False, error=str(answer))
+            if isinstance(answer, KeyStoreError)
+            else answer
             for server, answer in zip(self.servers, answers, strict=True)
         ]
 
@@ -261,8 +275,12 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
         Returns the names of the servers that got tables. Raises KeyServerDownError, before anything is touched, if one
         does not answer.
         """
-        places = [place for place, has_tables in enumerate(self._have_tables()) if drop or not has_tables]
-        self._lanes.run(places, lambda place: self._ask(place, lambda server: server.create(drop=drop)))
+        places = [
+            place for place, has_tables in enumerate(self._have_tables()) if drop or not has_tables
+        ]
+        self._lanes.run(
+            places, lambda place: self._ask(place, lambda server: server.create(drop=drop))
+        )
         return [self.servers[place].name for place in places]
 
     def make_slots(self) -> list[str]:
@@ -275,7 +293,11 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
         for answer in have_slots:
             if isinstance(answer, KeyStoreError):
                 raise answer
-        lacking = [server for server, has_slots in zip(self.servers, have_slots, strict=True) if not has_slots]
+        lacking = [
+            server
+            for server, has_slots in zip(self.servers, have_slots, strict=True)
+            if not has_slots
+        ]
         for server in lacking:
             server.make_slots()
         return [server.name for server in lacking]
@@ -301,10 +323,21 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
             raise KeyTablesError(problem)
         if write:
             ring = next((note.ring for note in notes.values() if note and note.ring), None)
-            ring = replace(ring or Ring(0, names_of(self.servers), self.replication), crawl=self.crawl)
-            nameless = [place for place, note in notes.items() if note and note.ring and note.ring.crawl is None]
-            missing = [place for place, note in notes.items() if note is None] + (nameless if self.crawl else [])
-            self._lanes.run(missing, lambda place: self.servers[place].write_note(RingNote(ring, place).to_text()))
+            ring = replace(
+                ring or Ring(0, names_of(self.servers), self.replication), crawl=self.crawl
+            )
+            nameless = [
+                place
+                for place, note in notes.items()
+                if note and note.ring and note.ring.crawl is None
+            ]
+            missing = [place for place, note in notes.items() if note is None] + (
+                nameless if self.crawl else []
+            )
+            self._lanes.run(
+                missing,
+                lambda place: self.servers[place].write_note(RingNote(ring, place).to_text()),
+            )
             self._next_look_s = self._clock() + LOOK_S
 
     def _look_again(self) -> None:
@@ -324,11 +357,19 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
         Writes nothing.
         """
         notes = self._notes(KeyStoreError).items()
-        return [found for place, note in notes if (found := other_crawl(self.servers[place], note, self.crawl))]
+        return [
+            found
+            for place, note in notes
+            if (found := other_crawl(self.servers[place], note, self.crawl))
+        ]
 
     def _problem(self, notes: dict[int, RingNote | None]) -> str | None:
-        others = (other_crawl(self.servers[place], note, self.crawl) for place, note in notes.items())
-        return next(filter(None, others), None) or ring_problem(self.servers, self.replication, notes)
+        others = (
+            other_crawl(self.servers[place], note, self.crawl) for place, note in notes.items()
+        )
+        return next(filter(None, others), None) or ring_problem(
+            self.servers, self.replication, notes
+        )
 
     def _notes(self, left_out: type[KeyStoreError]) -> dict[int, RingNote | None]:
         """Return the notes of servers with tables, by place.
@@ -360,7 +401,9 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
             for start in range(0, len(part), STATEMENT_KEYS)
         ]
 
-    def _round(self, chunks: Sequence[_Chunk], step: int, request: _Request[_T]) -> list[tuple[_Chunk, _T]]:
+    def _round(
+        self, chunks: Sequence[_Chunk], step: int, request: _Request[_T]
+    ) -> list[tuple[_Chunk, _T]]:
         """Send each chunk to its replica number `step`.
 
         Return the answered chunks, with answers. Where the replica was left out, the chunk notes the error. Other
@@ -383,7 +426,9 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
                     answered.append((chunk, answer))
         return answered
 
-    def _ask_all(self, request: Callable[[KeyServer], _T], *, again: bool = True) -> list[_T | KeyStoreError]:
+    def _ask_all(
+        self, request: Callable[[KeyServer], _T], *, again: bool = True
+    ) -> list[_T | KeyStoreError]:
         """Return each server's answer, or its error.
 
         `again`: also of a server that was down.
@@ -395,7 +440,11 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
         return list(answers.values())
 
     def _try(
-        self, left_out: tuple[type[KeyStoreError], ...], place: int, request: Callable[..., _T], *keys: Sequence[bytes]
+        self,
+        left_out: tuple[type[KeyStoreError], ...],
+        place: int,
+        request: Callable[..., _T],
+        *keys: Sequence[bytes],
     ) -> _T | KeyStoreError:
         """Return a server's answer, or the error that excludes it."""
         try:
@@ -424,7 +473,9 @@ def _raise_if_no_tables(chunks: Sequence[_Chunk]) -> None:
     Waiting would not help.
     """
     for chunk in chunks:
-        if chunk.unanswered and all(isinstance(error, KeyTablesError) for error in chunk.errors.values()):
+        if chunk.unanswered and all(
+            isinstance(error, KeyTablesError) for error in chunk.errors.values()
+        ):
             raise KeyTablesError("; ".join(map(str, chunk.errors.values())))
 
 
@@ -476,7 +527,9 @@ def open_key_store(
         )
 
     servers = [server(name) for name in config.servers]
-    return kind(servers, config.replication, connections=config.connections, first=first, crawl=crawl)
+    return kind(
+        servers, config.replication, connections=config.connections, first=first, crawl=crawl
+    )
 
 
 def own_server(config: Config, node: str) -> int:

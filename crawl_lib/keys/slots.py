@@ -96,21 +96,34 @@ class SharedTurns:
     """
 
     def __init__(
-        self, servers: Sequence[KeyServer], fetch: FetchConfig, clock: Callable[[], float] = time.monotonic
+        self,
+        servers: Sequence[KeyServer],
+        fetch: FetchConfig,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._servers = servers
         self._clock = clock
         self._ip_delay_s = fetch.ip_delay_s
         self._most_turns = max(1, int(SPAN_S / fetch.ip_delay_s)) if fetch.ip_delay_s else 1
-        delays_s = [fetch.host_delay_s, fetch.max_crawl_delay_s, *(entry.delay_s or 0.0 for entry in fetch.hosts)]
-        self._hold_s = WAIT_S + 2 * fetch.time_limit_s + max(delays_s)  # twice: a transfer that paused for room
+        delays_s = [
+            fetch.host_delay_s,
+            fetch.max_crawl_delay_s,
+            *(entry.delay_s or 0.0 for entry in fetch.hosts),
+        ]
+        self._hold_s = (
+            WAIT_S + 2 * fetch.time_limit_s + max(delays_s)
+        )  # twice: a transfer that paused for room
         self._lanes: dict[int, _Lane] = {}
         self._done: queue.SimpleQueue[_Done | Exception] = queue.SimpleQueue()
         self._ready = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        weakref.finalize(self, os.close, self._ready)  # not before the last thread, which may write to it, is over
+        weakref.finalize(
+            self, os.close, self._ready
+        )  # not before the last thread, which may write to it, is over
         self._told: list[tuple[int, dict[str, Any]]] = []
         self._waiting: dict[str, set[int]] = {}  # who waits for an address
-        self._wanted: dict[str, dict[int, int]] = {}  # how many turns of an address each process wanted last
+        self._wanted: dict[
+            str, dict[int, int]
+        ] = {}  # how many turns of an address each process wanted last
         self._spans: dict[str, _Span] = {}
         self._held: dict[tuple[int, str], int] = {}
 
@@ -152,20 +165,26 @@ class SharedTurns:
                     rest_ms = _ms(max(0.0, min(rest_s + _ROUNDED_MS / 1000, self._hold_s)))
                     self._send(name, who, SlotEnd(_slot(name), next_ms, rest_ms), _ms(self._hold_s))
             case _:
-                raise KrakeError("a fetching process asked for a turn of what has none; run the task again")
+                raise KrakeError(
+                    "a fetching process asked for a turn of what has none; run the task again"
+                )
 
     def _ask_for_address(self, who: int, name: str, turns: int, start_s: float) -> None:
         span, more_s = self._spans.get(name), max(SEND_S, 2 * start_s)
         wanted = self._wanted.setdefault(name, {})
         wanted[who] = max(1, turns)
         if span is not None and self._clock() < span.ends_s - more_s:
-            self._tell(who, name, span.begins_s, span.ends_s)  # another process of the node asked for it
+            self._tell(
+                who, name, span.begins_s, span.ends_s
+            )  # another process of the node asked for it
             os.eventfd_write(self._ready, 1)
         elif name in self._waiting:
             self._waiting[name].add(who)
         else:
             self._waiting[name] = {who}
-            turns = min(max(sum(wanted.values()), 1 if span is None else span.turns), self._most_turns)
+            turns = min(
+                max(sum(wanted.values()), 1 if span is None else span.turns), self._most_turns
+            )
             longest_ms = _ms(max(SPAN_S, self._ip_delay_s) + 2 * SPAN_S)
             wish = SlotWish(_slot(name), _ms(turns * self._ip_delay_s + more_s), _ms(SPAN_S))
             self._send(name, who, wish, longest_ms)
@@ -216,7 +235,9 @@ class SharedTurns:
         for who in sorted(self._waiting.pop(name)):
             self._tell(who, name, begins_s, ends_s)
         if len(self._spans) > _MOST_SPANS:
-            self._spans = {name: span for name, span in self._spans.items() if span.ends_s > began_s}
+            self._spans = {
+                name: span for name, span in self._spans.items() if span.ends_s > began_s
+            }
             self._wanted = {name: self._wanted[name] for name in {*self._spans, *self._waiting}}
 
     def _next_turns(self, name: str, now_s: float, begins_s: float) -> int:
@@ -234,7 +255,9 @@ class SharedTurns:
 class _Lane:
     """One server, asked by one thread, which ends at None in `inbox`, or with the error that it hands to `done`."""
 
-    def __init__(self, server: KeyServer, done: Callable[[Any], None], clock: Callable[[], float]) -> None:
+    def __init__(
+        self, server: KeyServer, done: Callable[[Any], None], clock: Callable[[], float]
+    ) -> None:
         self.inbox: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._server = server
         self._done = done
@@ -248,7 +271,9 @@ class _Lane:
         try:
             while self._wait():
                 now = self._clock()
-                ready = [request for request in self._waiting if request.due_s <= now][:_MOST_REQUESTS]
+                ready = [request for request in self._waiting if request.due_s <= now][
+                    :_MOST_REQUESTS
+                ]
                 if ready:
                     self._ask(ready, now)
             if ends := [request for request in self._waiting if isinstance(request.asked, SlotEnd)]:
@@ -262,7 +287,9 @@ class _Lane:
         """Wait until something is due, or comes; False at the end."""
         due_s = min((request.due_s for request in self._waiting), default=None)
         with suppress(queue.Empty):
-            request = self.inbox.get(timeout=None if due_s is None else max(0.0, due_s - self._clock()))
+            request = self.inbox.get(
+                timeout=None if due_s is None else max(0.0, due_s - self._clock())
+            )
             while request is not None:
                 self._waiting.append(request)
                 request = self.inbox.get_nowait()
@@ -277,7 +304,9 @@ class _Lane:
                 [request.asked for request in ready if isinstance(request.asked, SlotEnd)],
             )
         except (KeyServerDownError, KeyTablesError) as error:
-            if isinstance(error, KeyTablesError) and self._has_keys():  # not away, but of an older version
+            if (
+                isinstance(error, KeyTablesError) and self._has_keys()
+            ):  # not away, but of an older version
                 raise
             if not self._is_down:
                 log.warning("%s: hosts and addresses whose turns it has wait", error)
@@ -305,7 +334,9 @@ class _Lane:
         wait_ms = answer.next_ms - answer.now_ms - request.asked.ahead_ms
         if wait_ms > request.longest_ms + (_OTHERS_MS if is_host else 0):
             held = SlotEnd(request.asked.slot, answer.next_ms, request.longest_ms)
-            self._waiting.append(_Request(request.name, request.who, held, request.longest_ms, now_s))
+            self._waiting.append(
+                _Request(request.name, request.who, held, request.longest_ms, now_s)
+            )
         most_s = min(request.poll_s, POLL_S) if is_host else SPAN_S
         request.poll_s *= 2
         request.due_s = now_s + max(0.001, min(wait_ms / 1000, most_s))

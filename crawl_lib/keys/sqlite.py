@@ -51,7 +51,9 @@ _UPSERT = f"INSERT INTO {TABLE} SELECT value, ? FROM json_each(?) WHERE true ON 
 _RAISE = f"{_UPSERT} max(coalesce(keyinfo, 0), excluded.keyinfo)"
 _SET = f"{_UPSERT} excluded.keyinfo"
 _DELETE = f"DELETE FROM {TABLE} WHERE hash IN (SELECT value FROM json_each(?))"
-_OUTSIDE = f"SELECT 1 FROM {TABLE} WHERE hash IS NULL OR hash < '{LOWEST}' OR hash > '{HIGHEST}' LIMIT 1"
+_OUTSIDE = (
+    f"SELECT 1 FROM {TABLE} WHERE hash IS NULL OR hash < '{LOWEST}' OR hash > '{HIGHEST}' LIMIT 1"
+)
 
 
 class SqliteKeyServer(KeyServer):
@@ -81,11 +83,15 @@ class SqliteKeyServer(KeyServer):
 
     def insert(self, keys: Sequence[bytes], state: KeyState) -> None:
         with self._open() as connection:
-            connection.execute(_ADD if state is KeyState.QUEUED else _RAISE, (int(state), _json(keys)))
+            connection.execute(
+                _ADD if state is KeyState.QUEUED else _RAISE, (int(state), _json(keys))
+            )
 
     def set_state(self, keys: Sequence[bytes], state: KeyState) -> None:
         with self._open() as connection:
-            connection.execute(_ADD if state is KeyState.QUEUED else _SET, (int(state), _json(keys)))
+            connection.execute(
+                _ADD if state is KeyState.QUEUED else _SET, (int(state), _json(keys))
+            )
 
     def claim(self, keys: Sequence[bytes]) -> Claim:
         with self._open() as connection:
@@ -141,7 +147,9 @@ class SqliteKeyServer(KeyServer):
             connection.execute(sql_file("slots.sql")[0])
 
     def _tables(self) -> set[str]:
-        return {name for (name,) in self._rows("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        return {
+            name for (name,) in self._rows("SELECT name FROM sqlite_master WHERE type = 'table'")
+        }
 
     def exists(self) -> bool:
         if not self._file_is_there():
@@ -217,7 +225,10 @@ class SqliteKeyServer(KeyServer):
             for old in (temporary, folder / f"{name}-wal", folder / f"{name}-shm"):
                 old.unlink(missing_ok=True)
             stack.callback(temporary.unlink, missing_ok=True)
-            with translated(self.name), closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
+            with (
+                translated(self.name),
+                closing(sqlite3.connect(temporary, isolation_level=None)) as connection,
+            ):
                 for statement in ["PRAGMA journal_mode = WAL", *sql_file("create.sqlite.sql")]:
                     connection.execute(statement)
             temporary.rename(self.path)
@@ -243,7 +254,9 @@ class SqliteKeyServer(KeyServer):
             for pragma in ("journal_mode = WAL", "synchronous = FULL", "cache_size = -65536"):
                 connection.execute(f"PRAGMA {pragma}")
             # With a type in the schema that is not ours, keys would be compared as numbers, and none be known.
-            columns = connection.execute(f"SELECT name, type FROM pragma_table_info('{TABLE}')").fetchall()
+            columns = connection.execute(
+                f"SELECT name, type FROM pragma_table_info('{TABLE}')"
+            ).fetchall()
             if columns and columns != [("hash", "CHAR(40)"), ("keyinfo", "TINYINT")]:
                 raise damaged(self.name, "its columns are others")
         except BaseException:

@@ -24,7 +24,9 @@ class LinkEnds:
     hold 20 bytes a key, 8 a link, and 20 more a link to an unseen end.
     """
 
-    def __init__(self, work: VersionWork, links: Version, stage: str, without: KeyNumbers | None = None) -> None:
+    def __init__(
+        self, work: VersionWork, links: Version, stage: str, without: KeyNumbers | None = None
+    ) -> None:
         """Number the ends of links.
 
         `links`: a version of `OUTLINKS`. `stage`: the name of progress.
@@ -36,8 +38,13 @@ class LinkEnds:
         self._versions.give(links, work.engine, "outlinks")
         work.keep("unseen", _UNSEEN, self._unseen(KeyNumbers(work.scratch / "seen", self._seen())))
         self._path = work.keep("ends", _ENDS, self._numbered())
-        marks = [np.empty(0, np.int32), *(values_of(batch.column(0)) for batch in self.batches("is_unseen"))]
-        self.places = [np.flatnonzero(np.concatenate(marks) == mark).astype(np.int32) for mark in (0, 1)]
+        marks = [
+            np.empty(0, np.int32),
+            *(values_of(batch.column(0)) for batch in self.batches("is_unseen")),
+        ]
+        self.places = [
+            np.flatnonzero(np.concatenate(marks) == mark).astype(np.int32) for mark in (0, 1)
+        ]
         self.unseen = KeyNumbers(work.scratch / "ends", self._unseen_keys())
 
     def __len__(self) -> int:
@@ -73,11 +80,22 @@ class LinkEnds:
 
         Links to seen pages are written by numbers. A row comes for each link to an unseen URL.
         """
-        progress, last = Progress(self._work.stores, f"{self._stage}.links", 0, "links"), np.int32(-1)
+        progress, last = (
+            Progress(self._work.stores, f"{self._stage}.links", 0, "links"),
+            np.int32(-1),
+        )
         with os_errors(self._file), self._file.open("wb") as file:
-            for links in self._read("target", "target_url", "is_gone", "seen_time", *["key"] * bool(self._without)):
-                sources = last + np.cumsum(_is_page(links), dtype=np.int32)  # a page's row is ahead of its links
-                last, keys, counts = sources[-1], keys_of(links.column("target")), self._counts(links)
+            for links in self._read(
+                "target", "target_url", "is_gone", "seen_time", *["key"] * bool(self._without)
+            ):
+                sources = last + np.cumsum(
+                    _is_page(links), dtype=np.int32
+                )  # a page's row is ahead of its links
+                last, keys, counts = (
+                    sources[-1],
+                    keys_of(links.column("target")),
+                    self._counts(links),
+                )
                 targets = seen.of(keys)
                 is_new = counts & (targets < 0)
                 for array in (sources[counts], targets[counts], keys[is_new]):

@@ -35,7 +35,9 @@ from crawl_lib.versions import (
 )
 
 _TIMES = "capture_time time, capture_segment text, seen_time time"
-OUTLINKS_SCHEMA = columns(f"key key!, url text!, target key, target_url text, anchor text, is_gone flag!, {_TIMES}")
+OUTLINKS_SCHEMA = columns(
+    f"key key!, url text!, target key, target_url text, anchor text, is_gone flag!, {_TIMES}"
+)
 """A row for each link, and one for each page, without a target, which has the last three columns: when and in which
 segment (`<folder>/<node>`) the capture was made whose links these are, and when the page was seen last."""
 OUTLINKS = Family(
@@ -75,15 +77,23 @@ def update_outlinks(stores: Stores, *, now: datetime) -> Version:
         parent = versions.newest()
         inputs = find_segments(stores, parent.manifest["segments"] if parent else ())
         if parent is None and not inputs.segments:
-            raise InputError(f"{stores.crawl.path}: has no segment yet, and so no links; crawl first")
-        if parent is not None and not inputs.segments and parent.manifest["dropped"] == inputs.dropped_digest:
+            raise InputError(
+                f"{stores.crawl.path}: has no segment yet, and so no links; crawl first"
+            )
+        if (
+            parent is not None
+            and not inputs.segments
+            and parent.manifest["dropped"] == inputs.dropped_digest
+        ):
             return parent
         facts = {**inputs.facts(parent, now), "dropped": inputs.dropped_digest}
         if version := make_version(versions, partial(_rows, parent, inputs), facts):
             return version
 
 
-def _rows(parent: Version | None, inputs: SegmentInputs, work: VersionWork) -> Iterator[pa.RecordBatch]:
+def _rows(
+    parent: Version | None, inputs: SegmentInputs, work: VersionWork
+) -> Iterator[pa.RecordBatch]:
     engine = work.engine
     inputs.give(engine)
     Versions(work.stores, OUTLINKS).give(parent, engine, "old")
@@ -106,7 +116,9 @@ def update_linkdb(stores: Stores, *, now: datetime) -> Version:
         thinned = _thinned(work, links, chain)
         work.keep("thinned", _LINKS, (pa.Table.from_batches([batch]) for batch in thinned))
         batches = work.engine.stream("linkdb/inlinks", GROUP_ROWS, "linkdb.inlinks")
-        return in_batches(first_of_each(batches, ["key"], stores.config.linkdb.max_inlinks), GROUP_ROWS)
+        return in_batches(
+            first_of_each(batches, ["key"], stores.config.linkdb.max_inlinks), GROUP_ROWS
+        )
 
     return derive(Versions(stores, LINKDB), of=links, settings=settings, rows=rows, now=now)
 
@@ -118,17 +130,25 @@ def _thinned(work: VersionWork, links: Version, chain: Chain) -> Iterator[pa.Rec
     """
     options, names = work.stores.config.linkdb, _LINKS.names
     known = Versions(work.stores, OUTLINKS).batches(links, [*names, "is_gone"])
-    batches: Iterator[pa.RecordBatch] = (batch.filter(is_link(batch)).select(names) for batch in known)
+    batches: Iterator[pa.RecordBatch] = (
+        batch.filter(is_link(batch)).select(names) for batch in known
+    )
     if not chain.is_empty:
         work.keep("ruled", _LINKS, (_ruled(batch, chain) for batch in batches))
         batches = work.engine.stream("linkdb/ruled", GROUP_ROWS, "linkdb.filter")
     if not options.within_host:
         batches = (
-            batch.filter(pc.not_equal(hosts_of(batch["url"]), hosts_of(batch["target_url"]))) for batch in batches
+            batch.filter(pc.not_equal(hosts_of(batch["url"]), hosts_of(batch["target_url"])))
+            for batch in batches
         )
-    texts = ((batch, pc.utf8_slice_codeunits(batch["anchor"], 0, options.max_anchor_chars)) for batch in batches)
+    texts = (
+        (batch, pc.utf8_slice_codeunits(batch["anchor"], 0, options.max_anchor_chars))
+        for batch in batches
+    )
     cut = (batch.set_column(names.index("anchor"), "anchor", text) for batch, text in texts)
-    return first_of_each(first_of_each(cut, ["key", "target", "anchor"], 1), ["key"], options.max_outlinks)
+    return first_of_each(
+        first_of_each(cut, ["key", "target", "anchor"], 1), ["key"], options.max_outlinks
+    )
 
 
 def is_link(batch: pa.RecordBatch) -> "pa.Array[Any]":
@@ -145,10 +165,20 @@ def _ruled(batch: pa.RecordBatch, chain: Chain) -> pa.Table:
 
     Filters have to accept both ends.
     """
-    ends = [[chain.normalize(str(url)) for url in batch.column(name).to_pylist()] for name in ("url", "target_url")]
+    ends = [
+        [chain.normalize(str(url)) for url in batch.column(name).to_pylist()]
+        for name in ("url", "target_url")
+    ]
     rows = [
-        {"key": key_of(source), "url": source, "target": key_of(target), "target_url": target, "anchor": anchor}
+        {
+            "key": key_of(source),
+            "url": source,
+            "target": key_of(target),
+            "target_url": target,
+            "anchor": anchor,
+        }
         for source, target, anchor in zip(*ends, batch.column("anchor").to_pylist(), strict=True)
-        if source != target and not any(chain.rejects(url, host_of(url)) for url in (source, target))
+        if source != target
+        and not any(chain.rejects(url, host_of(url)) for url in (source, target))
     ]
     return pa.Table.from_pylist(rows, _LINKS)

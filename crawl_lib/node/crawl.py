@@ -17,7 +17,13 @@ from crawl_lib.node.sources import take_in
 from crawl_lib.node.take import complete, decide, fill_missed, finish_what_is_open
 from crawl_lib.node.task import NodeTask, locked_node
 from crawl_lib.node.watermarks import wait_for_room
-from crawl_lib.rounds import needed_segments, require_agreement, require_layout, share_of_node, start_iteration
+from crawl_lib.rounds import (
+    needed_segments,
+    require_agreement,
+    require_layout,
+    share_of_node,
+    start_iteration,
+)
 from crawl_lib.segment import WARC_SUFFIX
 from crawl_lib.stores import Stores
 
@@ -36,10 +42,14 @@ def crawl_node(
     current = stores.crawl.find(run_id, iteration)
     if current is not None:
         require_part(stores, current, node)
-    with locked_node(stores, node, what=f"run {run_id}, iteration {iteration}") as task:  # 1. lock; finish what is open
+    with locked_node(
+        stores, node, what=f"run {run_id}, iteration {iteration}"
+    ) as task:  # 1. lock; finish what is open
         _begin(task)
         if current is None:
-            current = start_iteration(stores, run_id=run_id, iteration=iteration, batch_size=batch_size)
+            current = start_iteration(
+                stores, run_id=run_id, iteration=iteration, batch_size=batch_size
+            )
             require_part(stores, current, node)  # another machine may have named it
         segment = stores.crawl.segment(current.folder, node)
         if not segment.exists():  # 2. committed already?
@@ -50,7 +60,9 @@ def crawl_node(
             require_new_name(task.queue, segment)
             follow_notes(task)
             stores.go_on()
-            take = decide(task, current, *share_of_node(stores, current, node), first=_requisites(task))  # 4. the take
+            take = decide(
+                task, current, *share_of_node(stores, current, node), first=_requisites(task)
+            )  # 4. the take
             complete(task, take)  # 5. fetch, 6. commit, 7. the queue moves on
         manifest, waiting = segment.manifest(), _hosts_in_back_off(task)
         task.progress.enter("done", queue=task.queue.length())
@@ -73,7 +85,9 @@ def _hosts_in_back_off(task: NodeTask) -> int:
     0 where their file cannot be read: the next take reports the error.
     """
     with suppress(StorageError):
-        return len(hosts_in_back_off(task.directory, time.time(), task.stores.config.retry.max_wait_s))
+        return len(
+            hosts_in_back_off(task.directory, time.time(), task.stores.config.retry.max_wait_s)
+        )
     return 0
 
 

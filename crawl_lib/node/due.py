@@ -33,7 +33,9 @@ def follow_notes(task: NodeTask) -> None:
         for note in notes:
             hosts.let_go(note.names_host, {} if note.ignore_retry_after else asked)
     reached("retry_now.hosts")
-    task.home.rewrites.make_due(_new_due(notes, asked, now, lists=stores.config.order.makes_lists), names)
+    task.home.rewrites.make_due(
+        _new_due(notes, asked, now, lists=stores.config.order.makes_lists), names
+    )
 
 
 def _new_due(

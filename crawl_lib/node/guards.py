@@ -40,7 +40,9 @@ def require_room_for_segment(stores: Stores, current: Iteration, segment: Segmen
     A new segment would be in the way of the repair. Raises ConfigError for an iteration of other nodes: no node would
     take in the outlinks.
     """
-    decision = stores.crawl.at(segment.folder, f"{FileName.SWAP_PREFIX}{segment.node}{FileName.SWAP_SUFFIX}")
+    decision = stores.crawl.at(
+        segment.folder, f"{FileName.SWAP_PREFIX}{segment.node}{FileName.SWAP_SUFFIX}"
+    )
     if stores.storage.exists(decision):
         raise DamagedFileError(
             f"{decision}: a repair of this segment was stopped half-way: run `krake fsck --repair`, which goes on"
@@ -107,7 +109,9 @@ def mismatch(stores: Stores, queue: Queue) -> Mismatch | None:
         if segment := _younger_segment(stores, queue, record, folders):
             problem = f"its newest take was of {record.took}, and {segment.path} is there"
         elif (
-            settled and not settled.retired and not settled.taken_in.without_lists() <= record.taken_in
+            settled
+            and not settled.retired
+            and not settled.taken_in.without_lists() <= record.taken_in
         ):  # a retired one may begin again
             problem = f"node {node} has settled since, and had taken in more than this one"
         else:
@@ -120,7 +124,9 @@ def mismatch(stores: Stores, queue: Queue) -> Mismatch | None:
     return None
 
 
-def _younger_segment(stores: Stores, queue: Queue, record: Record, folders: list[str]) -> SegmentRef | None:
+def _younger_segment(
+    stores: Stores, queue: Queue, record: Record, folders: list[str]
+) -> SegmentRef | None:
     """Return the newest segment from after the queue's last take.
 
     The segment of an open take does not count.

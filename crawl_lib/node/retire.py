@@ -47,7 +47,9 @@ from crawl_lib.urlfiles import Source, TakenIn, is_listed, join_line, key_of_lin
 _CHUNK = 50_000
 
 
-def retire_node(stores: Stores, *, node: str, directory: Path | None = None, dry_run: bool = False) -> dict[str, Any]:
+def retire_node(
+    stores: Stores, *, node: str, directory: Path | None = None, dry_run: bool = False
+) -> dict[str, Any]:
     """Hand a node's queue to the nodes of the config.
 
     The node itself is no longer in the config. A node that never had a queue hands over all that was sent to it, on any
@@ -79,18 +81,26 @@ def retire_node(stores: Stores, *, node: str, directory: Path | None = None, dry
         queue.finish_open_move()
         decision = read_decision(place)
         if decision is None or not (_is_handed_over(stores, decision) or queue.is_ours()):
-            decision = _decide(task)  # again, if a repair has written the queue since: no intake has looked at it
+            decision = _decide(
+                task
+            )  # again, if a repair has written the queue since: no intake has looked at it
         task.progress.enter("retire", queue=queue.length())
         facts = {"retired": node, "intake": queue.record().report().to_mapping()}
         lines = stores.until_stopped(_queue_lines(queue))
         to = Division(decision["nodes"], decision["routing"])
-        manifest = hand_over(stores.crawl, decision["name"], lines, to, scope=queue.scope_added(), facts=facts)
+        manifest = hand_over(
+            stores.crawl, decision["name"], lines, to, scope=queue.scope_added(), facts=facts
+        )
         reached("retire.handed_over")
         _empty_queue(queue, decision["name"])
         reached("retire.emptied")
-        elsewhere = place != stores.node_dir(node)  # the directory at its own place has the queue of before
+        elsewhere = place != stores.node_dir(
+            node
+        )  # the directory at its own place has the queue of before
         newest = stores.crawl.newest()
-        Settled(node, newest, 0, 0, queue.taken_in(), retired=True, lost=elsewhere).write(stores.crawl)
+        Settled(node, newest, 0, 0, queue.taken_in(), retired=True, lost=elsewhere).write(
+            stores.crawl
+        )
         delete_durable(queue.files.retire)
         reached("retire.done")
     path = stores.crawl.inbox.path(decision["name"])
@@ -197,10 +207,16 @@ def _require_out(stores: Stores, node: str) -> None:
     It is still in the config, or the crawl has never had it.
     """
     if node in stores.config.servers:
-        raise ConfigError(f"node {node} is in servers: take it out of the config of every machine, then retire it")
+        raise ConfigError(
+            f"node {node} is in servers: take it out of the config of every machine, then retire it"
+        )
     crawl = stores.crawl
     notes = (SettledNotes(crawl, node).read(), SettledNotes(crawl, node).urls_of_lost_queue())
-    if notes == (None, None) and not has_never_worked(stores, node) and not stores.node_dir(node).is_dir():
+    if (
+        notes == (None, None)
+        and not has_never_worked(stores, node)
+        and not stores.node_dir(node).is_dir()
+    ):
         newest = crawl.newest_iteration()
         nodes = f": the newest iteration had {', '.join(newest.nodes)}" if newest else ""
         raise ConfigError(f"node {node}: this crawl has never had a node of that name{nodes}")
@@ -212,11 +228,15 @@ def _require_others_settled(stores: Stores, node: str, *, dry_run: bool) -> None
     After this check nothing more may be sent to this node.
     """
     if not dry_run:
-        Starts(stores.crawl).finish_open()  # else this node would be part of an iteration that appears later
+        Starts(
+            stores.crawl
+        ).finish_open()  # else this node would be part of an iteration that appears later
     newest = stores.crawl.newest_iteration()
     others = [name for name in newest.nodes if name != node] if newest else []
     if newest and (problems := unsettled(stores, others, newest.folder)):
-        raise ConfigError(f"node {node} cannot be retired before the others have settled: {'; '.join(problems[:5])}")
+        raise ConfigError(
+            f"node {node} cannot be retired before the others have settled: {'; '.join(problems[:5])}"
+        )
 
 
 def retire_lost(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str, Any]:
@@ -231,7 +251,9 @@ def retire_lost(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str
     _require_out(stores, node)
     place = stores.node_dir(node)
     if NodeDirectory(place).state.exists():
-        raise ConfigError(f"{place}: is on this machine; retire {node} without --lost, or move the directory away")
+        raise ConfigError(
+            f"{place}: is on this machine; retire {node} without --lost, or move the directory away"
+        )
     if is_retired(stores, node):
         return {"node": node, "retired": True, "handed_over": 0}
     return _retire_by_sources(stores, node, lost=True, dry_run=dry_run)
@@ -247,14 +269,21 @@ def _retire_by_sources(stores: Stores, node: str, *, lost: bool, dry_run: bool) 
     counts = {"seen": 0, "requeued": 0, "new": 0}
     before = SettledNotes(stores.crawl, node).read()
     handed, again = TakenIn(), ""
-    if before is not None and before.retired:  # seeds came since; what came before them others have already
+    if (
+        before is not None and before.retired
+    ):  # seeds came since; what came before them others have already
         handed, again = before.taken_in, f" {before.taken_in.to_mapping()}"
     sources, _ = waiting_sources(stores, node, handed, before=None, planned=[])
     name = sha1(f"lost {node} {newest}{again}".encode()).hexdigest()
     with stores.keys(make=not dry_run) as keys:
         lines = _lost_lines(stores, sources, keys, counts)
         if dry_run:
-            return {"node": node, "handed_over": sum(1 for _ in lines), **counts, "to": list(stores.config.servers)}
+            return {
+                "node": node,
+                "handed_over": sum(1 for _ in lines),
+                **counts,
+                "to": list(stores.config.servers),
+            }
         facts = {"retired": node, "lost": counts}
         manifest = hand_over(stores.crawl, name, lines, Division.of(stores.config), facts=facts)
     reached("retire.handed_over")
@@ -263,7 +292,13 @@ def _retire_by_sources(stores: Stores, node: str, *, lost: bool, dry_run: bool) 
     taken_in = taken_in.with_sources((source.folder, source.node) for source in sources)
     Settled(node, newest, 0, 0, taken_in, retired=True, lost=lost).write(stores.crawl)
     handed_over, path = manifest["accepted"], stores.crawl.inbox.path(name)
-    return {"node": node, "retired": True, "handed_over": handed_over, "path": path, **manifest["lost"]}
+    return {
+        "node": node,
+        "retired": True,
+        "handed_over": handed_over,
+        "path": path,
+        **manifest["lost"],
+    }
 
 
 def _lost_lines(
@@ -281,7 +316,9 @@ def _lost_lines(
                 stack.callback(lines.close)
             for some in some_lines(stores.until_stopped(lines), _CHUNK):
                 fresh = {key_of_line(line): line for line in some}
-                states = keys.states([key for key, line in fresh.items() if key not in sent or is_listed(line)])
+                states = keys.states(
+                    [key for key, line in fresh.items() if key not in sent or is_listed(line)]
+                )
                 counts["seen"] += len(some)
                 for key, state in states.items():
                     if state is None or state is KeyState.QUEUED or is_listed(fresh[key]):
@@ -316,7 +353,9 @@ def admit_node(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str,
     require_known(stores, node)
     with ExitStack() as stack:
         if dry_run:
-            queue = stack.enter_context(NodeLock(stores.node_dir(node), node, 0.0, leaves_trace=False)).queue
+            queue = stack.enter_context(
+                NodeLock(stores.node_dir(node), node, 0.0, leaves_trace=False)
+            ).queue
         else:
             queue = stack.enter_context(locked_node(stores, node, what="admit")).queue
         settled = SettledNotes(stores.crawl, node).read()
@@ -350,7 +389,11 @@ def _is_bare(queue: Queue) -> bool:
 
 
 def _require_no_queue(queue: Queue, settled: Settled) -> None:
-    if queue.files.state.exists() and not _is_bare(queue) and queue.record().last_move != _move_id(settled):
+    if (
+        queue.files.state.exists()
+        and not _is_bare(queue)
+        and queue.record().last_move != _move_id(settled)
+    ):
         raise ConfigError(
             f"{queue.directory}: holds the queue of before node {queue.node} was retired, and others have its URLs:"
             " move the directory away, then run this again"

@@ -17,13 +17,26 @@ from crawl_lib.frontier import DROPPED, IntakeReport, IntakeRules, Journal, Reco
 from crawl_lib.node.task import NodeTask
 from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.stores import Stores
-from crawl_lib.urlfiles import HANDED_ON_MARK, OUTLINKS_NAME, Source, TakenIn, is_listed, key_of_line, read_outlinks
+from crawl_lib.urlfiles import (
+    HANDED_ON_MARK,
+    OUTLINKS_NAME,
+    Source,
+    TakenIn,
+    is_listed,
+    key_of_line,
+    read_outlinks,
+)
 from crawl_lib.urls import Budgets, Owners, Traps
 from crawl_lib.worker import prepare_workers
 
 
 def waiting_sources(
-    stores: Stores, node: str, taken_in: TakenIn, *, before: str | None, planned: list[tuple[str, str]]
+    stores: Stores,
+    node: str,
+    taken_in: TakenIn,
+    *,
+    before: str | None,
+    planned: list[tuple[str, str]],
 ) -> tuple[list[Source], list[str]]:
     """Return the sources that a node has not taken in.
 
@@ -37,7 +50,10 @@ def waiting_sources(
     for name in stores.crawl.inbox.folders():
         complete.append(name[0])
         if name not in taken_in:
-            path, manifest = stores.crawl.inbox.path(*name), stores.crawl.inbox.manifest_if_there(*name)
+            path, manifest = (
+                stores.crawl.inbox.path(*name),
+                stores.crawl.inbox.manifest_if_there(*name),
+            )
             if manifest is None:
                 continue
             nodes = tuple(manifest.get("nodes", ()))
@@ -52,7 +68,9 @@ def waiting_sources(
     return sources, complete
 
 
-def _add_folder(stores: Stores, folder: str, node: str, taken_in: TakenIn, sources: list[Source]) -> bool:
+def _add_folder(
+    stores: Stores, folder: str, node: str, taken_in: TakenIn, sources: list[Source]
+) -> bool:
     """Add a folder's sources; return whether the folder is complete.
 
     A complete folder was committed, and no segment may come late.
@@ -69,7 +87,13 @@ def _add_folder(stores: Stores, folder: str, node: str, taken_in: TakenIn, sourc
 
 
 def _source(
-    stores: Stores, node: str, path: str, name: tuple[str, str], parts: object, *, nodes: tuple[str, ...]
+    stores: Stores,
+    node: str,
+    path: str,
+    name: tuple[str, str],
+    parts: object,
+    *,
+    nodes: tuple[str, ...],
 ) -> Source:
     """Return a node's part of a file `outlinks`, perhaps empty.
 
@@ -77,7 +101,9 @@ def _source(
     """
     has_others = stores.config.order.makes_lists and name[1] != FileName.LISTS
     if not isinstance(parts, dict):
-        raise DamagedFileError(f"{path}/{MANIFEST_FILE}: says nothing of outlinks; `krake fsck` says how to repair it")
+        raise DamagedFileError(
+            f"{path}/{MANIFEST_FILE}: says nothing of outlinks; `krake fsck` says how to repair it"
+        )
     part = parts.get(node)
     if part is None or not part["count"]:
         return Source(*name, lambda: iter(()), nodes, is_empty=True)
@@ -99,7 +125,10 @@ def taken_in_before(stores: Stores, node: str) -> TakenIn:
     """
     storage, crawl = stores.storage, stores.crawl
     folders = crawl.folders()
-    newest = next((folder for folder in reversed(folders) if storage.exists(f"{crawl.path}/{folder}/{node}")), None)
+    newest = next(
+        (folder for folder in reversed(folders) if storage.exists(f"{crawl.path}/{folder}/{node}")),
+        None,
+    )
     if newest is None:
         return TakenIn()
     older = [folder for folder in folders if int(folder) < int(newest)]
@@ -120,8 +149,14 @@ def take_in(task: NodeTask, current: Iteration | None) -> IntakeReport:
     """
     stores, queue = task.stores, task.queue
     nodes = current.nodes if current else stores.config.servers
-    if current is None and (newest := stores.crawl.newest_iteration()) and task.node in newest.nodes:
-        nodes = newest.nodes  # a list that was changed since is in force once an iteration began with it
+    if (
+        current is None
+        and (newest := stores.crawl.newest_iteration())
+        and task.node in newest.nodes
+    ):
+        nodes = (
+            newest.nodes
+        )  # a list that was changed since is in force once an iteration began with it
     owners = Owners(nodes)
     task.progress.enter("intake")
     _note_read_before(task)
@@ -136,9 +171,13 @@ def take_in(task: NodeTask, current: Iteration | None) -> IntakeReport:
     )
     sources = _but_handed_on(stores, task.node, sources, queue.record().again)
     with stores.keys(task.node) as keys:
-        task.home.rewrites.adopt(keys, owners_of_hosts, max_length_chars=config.urls.max_length_chars)
+        task.home.rewrites.adopt(
+            keys, owners_of_hosts, max_length_chars=config.urls.max_length_chars
+        )
         SettledNotes(stores.crawl, task.node).begin()
-        if current is not None and (queue.length() or not all(source.is_empty for source in sources)):
+        if current is not None and (
+            queue.length() or not all(source.is_empty for source in sources)
+        ):
             prepare_workers()
         task.home.intake.run(
             sources,
@@ -147,7 +186,9 @@ def take_in(task: NodeTask, current: Iteration | None) -> IntakeReport:
                 config.frontier.routing,
                 Budgets(config.urls),
                 Traps(config.traps),
-                full_pages=partial(_full_pages, task) if config.traps.max_equal and _has_full_texts(task) else None,
+                full_pages=partial(_full_pages, task)
+                if config.traps.max_equal and _has_full_texts(task)
+                else None,
             ),
             complete_folders=complete,
             stop=task.stores.stop.is_set,
@@ -180,7 +221,9 @@ def _full_pages(task: NodeTask, keys: Collection[bytes]) -> set[bytes]:
     return {key for key, number in numbers.items() if number in full}
 
 
-def _but_handed_on(stores: Stores, node: str, sources: list[Source], again: TakenIn) -> list[Source]:
+def _but_handed_on(
+    stores: Stores, node: str, sources: list[Source], again: TakenIn
+) -> list[Source]:
     """Return the sources, repeated ones without lines handed on since.
 
     Segments of the node say which lines were handed on. Otherwise the node would hand these lines on once more, after
@@ -188,15 +231,25 @@ def _but_handed_on(stores: Stores, node: str, sources: list[Source], again: Take
     """
     if not any((source.folder, source.node) in again for source in sources):
         return sources
-    handed_on, older = dict[bytes, str](), dict[str, set[str]]()  # key: the newest folder; folder: what came before it
+    handed_on, older = (
+        dict[bytes, str](),
+        dict[str, set[str]](),
+    )  # key: the newest folder; folder: what came before it
     folders = stores.crawl.folders()
     for folder in folders:
         segment = stores.crawl.segment(folder, node)
-        if not segment.exists() or not (manifest := segment.manifest()).get("intake", {}).get("handed_on"):
+        if not segment.exists() or not (manifest := segment.manifest()).get("intake", {}).get(
+            "handed_on"
+        ):
             continue
-        older[folder] = {*folders[: folders.index(folder)], *stores.crawl.folder(folder).iteration().seeds}
+        older[folder] = {
+            *folders[: folders.index(folder)],
+            *stores.crawl.folder(folder).iteration().seeds,
+        }
         for owner in {*manifest["outlinks"]} - {node}:
-            lines = _source(stores, owner, segment.path, (folder, node), manifest["outlinks"], nodes=()).open()
+            lines = _source(
+                stores, owner, segment.path, (folder, node), manifest["outlinks"], nodes=()
+            ).open()
             handed_on |= {key_of_line(line): folder for line in lines if HANDED_ON_MARK in line}
 
     def left(source: Source) -> Iterator[bytes]:

@@ -61,7 +61,9 @@ def finish_what_is_open(task: NodeTask) -> None:
             fsync_dir(task.spool)  # a part that is closed is believed
         complete(task, take)
     else:
-        if NodeDirectory(task.directory).leftover.exists():  # killed between the two deletions of `Takes.close`
+        if NodeDirectory(
+            task.directory
+        ).leftover.exists():  # killed between the two deletions of `Takes.close`
             task.home.takes.close()
         # A spool without a take is of no use, and must be gone before the next take: its positions mean other URLs.
         if task.spool.exists():
@@ -81,11 +83,15 @@ def fill_missed(task: NodeTask, before: str | None) -> None:
     for folder in crawl.folders():
         if folder in taken_in.complete or (before is not None and int(folder) >= int(before)):
             continue
-        if (folder, task.node) not in taken_in and task.node in FolderState.read(crawl, folder).missing:
+        if (folder, task.node) not in taken_in and task.node in FolderState.read(
+            crawl, folder
+        ).missing:
             complete(task, decide(task, crawl.folder(folder).iteration(), 0))
 
 
-def decide(task: NodeTask, current: Iteration, size: int, new: int | None = None, *, first: int = 0) -> Take:
+def decide(
+    task: NodeTask, current: Iteration, size: int, new: int | None = None, *, first: int = 0
+) -> Take:
     """Write the take: at most `size` URLs for this iteration.
 
     The node is no longer settled.
@@ -100,9 +106,13 @@ def decide(task: NodeTask, current: Iteration, size: int, new: int | None = None
     extra: dict[str, Any] = {"started_s": time.time()}
     with HostStore(make_hosts_folder(task.directory)) as hosts:
         extra |= _large_patterns(task, hosts) | ({"requisites": first} if first else {})
-        header = TakeHeader(uuid.uuid4().hex, current.run_id, current.iteration, current.folder, processes, extra)
+        header = TakeHeader(
+            uuid.uuid4().hex, current.run_id, current.iteration, current.folder, processes, extra
+        )
         shares = shares_of(task.stores.config, hosts, size, new)
-        shares = replace(shares, only_requisites=is_of_requisites(task.stores.config, current.iteration))
+        shares = replace(
+            shares, only_requisites=is_of_requisites(task.stores.config, current.iteration)
+        )
         return task.home.takes.make(shares, header)
 
 
@@ -113,7 +123,9 @@ def _large_patterns(task: NodeTask, hosts: HostStore) -> dict[str, Any]:
     """
     most = task.stores.config.traps.max_similar
     names = task.home.counts.patterns(LARGE_PATTERN) if most else []
-    return {"patterns": {name: room_of(hosts, name, most) for name in names}} if most and names else {}
+    return (
+        {"patterns": {name: room_of(hosts, name, most) for name in names}} if most and names else {}
+    )
 
 
 def complete(task: NodeTask, take: Take) -> None:
@@ -137,7 +149,9 @@ def complete(task: NodeTask, take: Take) -> None:
     keep_late_scope(task.stores, take.header.folder)
     leftover = take.leftover()
     if leftover is None:  # an empty one would lose its URLs
-        raise task.queue.error(f"the segment of take {take.take_id} is there, and `leftover` is not there")
+        raise task.queue.error(
+            f"the segment of take {take.take_id} is there, and `leftover` is not there"
+        )
     reader = segments.SegmentReader(storage, published)
     task.home.takes.advance(take, take.select(leftover), _again(task, take, reader))
     reached("node.advanced")
@@ -155,8 +169,13 @@ def _again(task: NodeTask, take: Take, reader: "segments.SegmentReader") -> Iter
     CrawlDb has none: lists name such URLs once they are due. URLs without a try come first: otherwise a page of an
     always busy host would come before them again.
     """
-    due: tuple[dict[bytes, int], dict[bytes, int]] = {}, {}  # of those that were not tried, and of those that were
-    if task.stores.config.order.makes_lists or not reader.manifest.counts.get("retried", True):  # older ones lack it
+    due: tuple[dict[bytes, int], dict[bytes, int]] = (
+        {},
+        {},
+    )  # of those that were not tried, and of those that were
+    if task.stores.config.order.makes_lists or not reader.manifest.counts.get(
+        "retried", True
+    ):  # older ones lack it
         return
     for batch in reader.pages(["key", "outcome", "attempts", "retry_at"], with_dropped=True):
         failed = batch.filter(batch.column(3).is_valid())
@@ -167,7 +186,9 @@ def _again(task: NodeTask, take: Take, reader: "segments.SegmentReader") -> Iter
             due[costs_a_retry(Outcome(outcome), attempts)][key] = at_us // 1_000_000
     for was_tried, some in enumerate(due):
         for taken in take.urls(some) if some else ():
-            yield replace(taken.queued, retries=taken.queued.retries + was_tried, due=some[taken.key])
+            yield replace(
+                taken.queued, retries=taken.queued.retries + was_tried, due=some[taken.key]
+            )
 
 
 def _make_segment(task: NodeTask, take: Take, hidden: str) -> None:
@@ -196,14 +217,20 @@ def _fetch(task: NodeTask, take: Take, current: Iteration, hidden: str) -> None:
     with Sealer(lambda: open_stores(config, secrets, stop=stop).storage, hidden, task.spool):
         task.spool.mkdir(exist_ok=True)
         fsync_dir(task.directory)
-        finished_positions(task.spool)  # damage is named here, with its remedy; workers could not say it
-        task.progress.begin_fetch(kept_outcomes(task.spool), taken=take.count, queue=task.queue.length())
+        finished_positions(
+            task.spool
+        )  # damage is named here, with its remedy; workers could not say it
+        task.progress.begin_fetch(
+            kept_outcomes(task.spool), taken=take.count, queue=task.queue.length()
+        )
         if take.count:
             with HostStore(make_hosts_folder(task.directory)) as hosts:
                 _visit_hosts(task, take, current, hosts)
                 hosts.finish()
         done = finished_positions(task.spool)
-        task.home.takes.leave_over(take, [position for position in range(take.count) if position not in done])
+        task.home.takes.leave_over(
+            take, [position for position in range(take.count) if position not in done]
+        )
 
 
 def _visit_hosts(task: NodeTask, take: Take, current: Iteration, hosts: HostStore) -> None:
@@ -236,7 +263,9 @@ def _shared_turns(task: NodeTask) -> Iterator[SharedTurns | None]:
     if not config.shares_addresses and not config.shares_hosts:
         yield None
         return
-    with task.stores.keys(task.node):  # they are those that the other nodes ask, or an error says what to do
+    with task.stores.keys(
+        task.node
+    ):  # they are those that the other nodes ask, or an error says what to do
         pass
     servers = task.stores.key_servers().servers
     with SharedTurns(servers, config.fetch) as turns:

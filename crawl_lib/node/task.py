@@ -38,7 +38,10 @@ def locked_node(stores: Stores, node: str, *, what: str) -> Iterator[NodeTask]:
     directory = NodeDirectory.make(Path(stores.config.queue.local_dir), node)
     with locked_directory(stores, node, directory, what=what) as task:
         note_name_on_node(stores, directory)
-        if not task.queue.exists() and SettledNotes(stores.crawl, node).urls_of_lost_queue() is not None:
+        if (
+            not task.queue.exists()
+            and SettledNotes(stores.crawl, node).urls_of_lost_queue() is not None
+        ):
             raise QueueError(
                 f"{directory}: holds no queue, and node {node} had one in this crawl: put the directory, or"
                 f" queue.local_dir, back as it was; if it is lost, run `krake nodes restart {node}`"
@@ -50,11 +53,15 @@ def locked_node(stores: Stores, node: str, *, what: str) -> Iterator[NodeTask]:
 def require_known(stores: Stores, node: str) -> None:
     """Raise ConfigError for a node that the config does not name."""
     if node not in stores.config.servers:
-        raise ConfigError(f"node {node!r} is not one of servers: {', '.join(stores.config.servers)}")
+        raise ConfigError(
+            f"node {node!r} is not one of servers: {', '.join(stores.config.servers)}"
+        )
 
 
 @contextmanager
-def locked_directory(stores: Stores, node: str, directory: Path, *, what: str) -> Iterator[NodeTask]:
+def locked_directory(
+    stores: Stores, node: str, directory: Path, *, what: str
+) -> Iterator[NodeTask]:
     """Hold a directory for a node.
 
     The node may have left the config. Raises LockedError naming the holder, StoppedError if the work is to stop while
@@ -69,7 +76,9 @@ def locked_directory(stores: Stores, node: str, directory: Path, *, what: str) -
         progress.waiting(holder)
 
     timeout_s = stores.config.queue.lock_timeout_s
-    with NodeLock(directory, node, timeout_s, what=what, on_wait=on_wait, report_interval_s=0.5) as home:
+    with NodeLock(
+        directory, node, timeout_s, what=what, on_wait=on_wait, report_interval_s=0.5
+    ) as home:
         try:
             HeldNotes(stores.crawl, node).take_away()
             yield NodeTask(stores, node, home.queue, directory, home.files.spool, home, progress)

@@ -36,7 +36,10 @@ class FreeSpace:
     """
 
     def __init__(
-        self, config: WatermarksConfig, directory: Path | None, storage: Callable[[], Storage] | None = None
+        self,
+        config: WatermarksConfig,
+        directory: Path | None,
+        storage: Callable[[], Storage] | None = None,
     ) -> None:
         self._config, self._directory, self._storage = config, directory, storage
         self._pause_s, self._next_dfs_s = LOOK_INTERVAL_S, time.monotonic()
@@ -51,12 +54,19 @@ class FreeSpace:
         if self._directory is not None:
             free = shutil.disk_usage(self._directory).free
             if free < config.min_free_local_bytes:
-                return _words(str(self._directory), free, "min_free_local_bytes", config.min_free_local_bytes)
+                return _words(
+                    str(self._directory), free, "min_free_local_bytes", config.min_free_local_bytes
+                )
         if self._storage and config.min_free_dfs_bytes and now_s >= self._next_dfs_s:
-            self._next_dfs_s, self._pause_s = now_s + self._pause_s, min(self._pause_s * 2, DFS_LOOK_INTERVAL_S)
+            self._next_dfs_s, self._pause_s = (
+                now_s + self._pause_s,
+                min(self._pause_s * 2, DFS_LOOK_INTERVAL_S),
+            )
             storage, least = self._storage(), config.min_free_dfs_bytes
             free = storage.free_bytes()
-            self._of_dfs = _words(storage.name, free, "min_free_dfs_bytes", least) if free < least else None
+            self._of_dfs = (
+                _words(storage.name, free, "min_free_dfs_bytes", least) if free < least else None
+            )
         return self._of_dfs
 
 
@@ -78,11 +88,15 @@ def room_watch(task: NodeTask) -> Iterator[Callable[[], bool]]:
     the thread; should it die all the same, the task ends with an error (StorageError) instead of going on unwatched.
     """
     over, short = threading.Event(), threading.Event()
-    thread = threading.Thread(target=_watch, args=(task, over, short), name="room-watch", daemon=True)
+    thread = threading.Thread(
+        target=_watch, args=(task, over, short), name="room-watch", daemon=True
+    )
 
     def is_short() -> bool:
         if not thread.is_alive():
-            raise StorageError(f"{task.directory}: the watch over its free room has ended; run the task again")
+            raise StorageError(
+                f"{task.directory}: the watch over its free room has ended; run the task again"
+            )
         return short.is_set()
 
     thread.start()
@@ -120,7 +134,9 @@ def wait_for_room(task: NodeTask, *, local: bool = True) -> None:
         task.progress.enter("paused", reason)
         task.stores.go_on()
         if time.monotonic() - began_s >= config.max_pause_s:
-            raise NoRoomError(f"{reason}; paused for {config.max_pause_s:g} s; make room, then run the task again")
+            raise NoRoomError(
+                f"{reason}; paused for {config.max_pause_s:g} s; make room, then run the task again"
+            )
         task.stores.stop.wait(LOOK_INTERVAL_S)
     if last_reason:
         log.info("%s: goes on: there is room again", task.node)

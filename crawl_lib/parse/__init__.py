@@ -27,7 +27,14 @@ if TYPE_CHECKING:
     from crawl_lib.parse.directives import Directives, directives_of, x_robots_nofollow
     from crawl_lib.parse.facts import Facts, Image, Metadata, Value, read_facts
     from crawl_lib.parse.headers import Headers, escape_octets, parse_content_type, parse_head
-    from crawl_lib.parse.html import TEXTS_OF_LINK, ParsedPage, count_links, html_to_utf8, parse_html, words_of
+    from crawl_lib.parse.html import (
+        TEXTS_OF_LINK,
+        ParsedPage,
+        count_links,
+        html_to_utf8,
+        parse_html,
+        words_of,
+    )
     from crawl_lib.parse.languages import language_of_tag, language_tag
     from crawl_lib.parse.mime import HTML_TYPES, XHTML, detect_mime
     from crawl_lib.parse.refresh import with_refresh
@@ -59,12 +66,32 @@ else:
             "directives": ("Directives", "directives_of", "x_robots_nofollow"),
             "facts": ("Facts", "Image", "Metadata", "Value", "read_facts"),
             "headers": ("Headers", "escape_octets", "parse_content_type", "parse_head"),
-            "html": ("TEXTS_OF_LINK", "ParsedPage", "count_links", "html_to_utf8", "parse_html", "words_of"),
+            "html": (
+                "TEXTS_OF_LINK",
+                "ParsedPage",
+                "count_links",
+                "html_to_utf8",
+                "parse_html",
+                "words_of",
+            ),
             "languages": ("language_of_tag", "language_tag"),
             "mime": ("HTML_TYPES", "XHTML", "detect_mime"),
             "refresh": ("with_refresh",),
             "robotsbody": ("robots_text",),
-            "scan": ("SKETCH_BYTES", "load_native", "may_name_charset", "native_library", "require_scanner", "sketch"),
-            "sitemap": ("GZIP_MAGIC", "SITEMAP_TYPES", "may_be_sitemap", "parse_sitemap", "robots_sitemaps"),
+            "scan": (
+                "SKETCH_BYTES",
+                "load_native",
+                "may_name_charset",
+                "native_library",
+                "require_scanner",
+                "sketch",
+            ),
+            "sitemap": (
+                "GZIP_MAGIC",
+                "SITEMAP_TYPES",
+                "may_be_sitemap",
+                "parse_sitemap",
+                "robots_sitemaps",
+            ),
         },
     )

@@ -32,7 +32,8 @@ _ATTRIBUTE = re.compile(
     rb"""(?:(?!=)|=[\t\n\f\r ]*+(?:"([^"]*+)"|'([^']*+)'|(?=>)|([^"'>\t\n\f\r ][^\t\n\f\r >]*+)(?=[\t\n\f\r >]))))"""
 )
 _META_CHARSET = re.compile(
-    rb"""charset[\t\n\f\r ]*=[\t\n\f\r ]*(?:"([^"]*)"|'([^']*)'|([^\t\n\f\r ;"']+))""", re.IGNORECASE
+    rb"""charset[\t\n\f\r ]*=[\t\n\f\r ]*(?:"([^"]*)"|'([^']*)'|([^\t\n\f\r ;"']+))""",
+    re.IGNORECASE,
 )
 
 

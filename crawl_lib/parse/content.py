@@ -59,7 +59,9 @@ def decode_content(headers: Headers, body: bytes, *, max_bytes: int) -> Content:
     """
     # In the order they were applied.
     values = headers.all("content-encoding") + headers.all("transfer-encoding")
-    names = (name.partition(";")[0].strip().lower() for value in values for name in value.split(","))
+    names = (
+        name.partition(";")[0].strip().lower() for value in values for name in value.split(",")
+    )
     codings = [name.removeprefix("x-") for name in names if name not in ("", "identity", "none")]
     errors = []
     truncated = broken = False
@@ -175,7 +177,11 @@ def _feed(decoder: Any, block: bytes, out: BytesIO, limit: int) -> bool:
 
 
 # mypy takes isal's alias of its error class for a variable.
-_ERRORS: tuple[type[Exception], ...] = (zlib.error, cast("type[Exception]", isal_zlib.error), brotli.error)
+_ERRORS: tuple[type[Exception], ...] = (
+    zlib.error,
+    cast("type[Exception]", isal_zlib.error),
+    brotli.error,
+)
 
 
 _DECODERS: dict[str, Callable[[bool], Any]] = {
@@ -216,7 +222,9 @@ def _expand(data: bytes, form: str, limit: int) -> tuple[Content, bool]:
     return Content(out.getvalue(), found.truncated, found.error, bool(found.error)), is_sure
 
 
-def _members(data: bytes, start: Callable[[], Any], limit: int, careful_from: int, out: BytesIO) -> _Members:
+def _members(
+    data: bytes, start: Callable[[], Any], limit: int, careful_from: int, out: BytesIO
+) -> _Members:
     """Decompress all members into `out`, in blocks.
 
     From byte `careful_from` on, byte by byte.
@@ -236,7 +244,9 @@ def _members(data: bytes, start: Callable[[], Any], limit: int, careful_from: in
             # Only of gzip may another stream follow. brotli does not tell where its own ends.
             offset -= len(getattr(decoder, "unused_data", b""))
             if not (data.startswith(_GZIP_MAGIC) and data.startswith(_GZIP_MAGIC, offset)):
-                return _Members(False, "", None, offset)  # padding or rubbish behind it is ignored, as browsers do
+                return _Members(
+                    False, "", None, offset
+                )  # padding or rubbish behind it is ignored, as browsers do
             if members == _MAX_MEMBERS:
                 return _Members(False, f"more than {_MAX_MEMBERS} members", None, offset)
             decoder, members, done = start(), members + 1, False

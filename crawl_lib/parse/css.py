@@ -24,7 +24,9 @@ def parse_css(
     CSS Syntax Level 3, https://www.w3.org/TR/css-syntax-3/
     """
     charset = _charset_of(data, header_charset)
-    found = scan_css(decoded(data, charset), kinds_of(config) + is_cut * CUT, config.requisites_per_page)
+    found = scan_css(
+        decoded(data, charset), kinds_of(config) + is_cut * CUT, config.requisites_per_page
+    )
     requisites = found.requisites.decode("utf-8", "replace").encode()
     return ParsedPage(
         charset.name,

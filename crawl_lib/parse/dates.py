@@ -41,7 +41,11 @@ def _http_moment(text: str, now: float) -> datetime | None:
     year, month = part["year"] or part["asc_year"], (part["month"] or part["asc_month"]).lower()
     if year is None or (part["year"] and part["asc_year"]) or month not in _MONTHS:
         return None
-    clock = int(part["hour"]), int(part["minute"]), min(int(part["second"]), 59 + (part["second"] > "60"))
+    clock = (
+        int(part["hour"]),
+        int(part["minute"]),
+        min(int(part["second"]), 59 + (part["second"] > "60")),
+    )
     day = _MONTHS.index(month) + 1, int(part["day"] or part["asc_day"]), *clock
     ahead = timedelta(hours=int(part["hours"] or 0), minutes=int(part["minutes"] or 0))
     ahead = -ahead if part["sign"] == "-" else ahead
@@ -98,7 +102,11 @@ def read_date(text: str, now: float) -> WrittenDate | None:
         return found
     has_time = ":" in text
     at = _http_moment(text if has_time else f"{text} 00:00:00", now)
-    return None if at is None else WrittenDate(at.timestamp(), at.isoformat() if has_time else at.date().isoformat())
+    return (
+        None
+        if at is None
+        else WrittenDate(at.timestamp(), at.isoformat() if has_time else at.date().isoformat())
+    )
 
 
 def _iso_date(text: str) -> WrittenDate | None:

@@ -9,7 +9,9 @@ from crawl_lib.parse.dates import written_date
 _NONE = "none"
 _NOFOLLOW = frozenset({"nofollow", _NONE})
 # Directives that hold a colon themselves, so that they are not taken for the name of a crawler.
-_WITH_VALUE = frozenset({"unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"})
+_WITH_VALUE = frozenset(
+    {"unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"}
+)
 _NAME = re.compile(r"[\w.*/-]+", re.ASCII)
 _COMMA = re.compile("(?<!mon|tue|wed|thu|fri|sat|sun|day),")
 """A comma between directives. The comma behind the day of the week belongs to a date."""
@@ -38,7 +40,11 @@ def x_robots_nofollow(values: Iterable[str], user_agent: str = "") -> bool:
     `values`: of all fields of that name; `user_agent`: our token. A value may begin with the name of a crawler
     (`otherbot: nofollow`); then it, and what follows it in the same value, counts for that crawler only.
     """
-    return any(name in _NOFOLLOW for value in values for name, _ in _our_directives(value, user_agent.lower()))
+    return any(
+        name in _NOFOLLOW
+        for value in values
+        for name, _ in _our_directives(value, user_agent.lower())
+    )
 
 
 def directives_of(metas: str, values: Iterable[str], *, user_agent: str, now: float) -> Directives:

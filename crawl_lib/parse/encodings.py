@@ -129,7 +129,9 @@ def _characters(name: str) -> str:
     characters = [bytes([byte]).decode(CODECS[name], "replace") for byte in range(256)]
     for byte, character in enumerate(characters):
         if character == _REPLACEMENT:
-            characters[byte] = chr(byte) if name.startswith("windows-") and byte < 0xA0 else "\ufffe"
+            characters[byte] = (
+                chr(byte) if name.startswith("windows-") and byte < 0xA0 else "\ufffe"
+            )
     for byte, character in _BYTES.get(name, {}).items():
         characters[byte] = character
     return "".join(characters)
@@ -195,7 +197,12 @@ class _Searched(_MultiByte):
     """
 
     def __init__(
-        self, codec: str, unit: bytes, begun: bytes, others: dict[bytes, str], missing: dict[bytes, str] | None = None
+        self,
+        codec: str,
+        unit: bytes,
+        begun: bytes,
+        others: dict[bytes, str],
+        missing: dict[bytes, str] | None = None,
     ) -> None:
         super().__init__(codec, unit, missing)
         self._begun = re.compile(begun)
@@ -254,14 +261,21 @@ def _read_table(text: str) -> dict[bytes, str]:
 @cache
 def _big5() -> _Searched:
     table = _read_table(_BIG5)
-    others = {sequence: character for sequence, character in table.items() if sequence[0] in b"\xa1\xa2"}
-    missing = {sequence: character for sequence, character in table.items() if sequence not in others}
+    others = {
+        sequence: character for sequence, character in table.items() if sequence[0] in b"\xa1\xa2"
+    }
+    missing = {
+        sequence: character for sequence, character in table.items() if sequence not in others
+    }
     return _Searched("big5hkscs", _PAIR, rb"[\x81-\xfe]", others, missing)
 
 
 @cache
 def _gb18030() -> _MultiByte:
-    renamed = {sequence.decode("gb18030"): character for sequence, character in _read_table(_GB18030).items()}
+    renamed = {
+        sequence.decode("gb18030"): character
+        for sequence, character in _read_table(_GB18030).items()
+    }
     renamed |= {"\ue5e5": "\u3000", "\u1e3f": "\ue7c7"}
     four = rb"[\x81-\xfe](?:[0-9](?:[\x81-\xfe](?:[0-9]|\Z)|\Z)|[\x80-\xff])?|."
     return _MultiByte("gb18030", four, {b"\x80": "€"}, renamed)
@@ -343,7 +357,11 @@ def _read_kanji(run: bytes) -> str:
     )
 
 
-_READERS: dict[bytes, Callable[[bytes], str]] = {b"B": _read_ascii, b"J": _read_roman, b"I": _read_katakana}
+_READERS: dict[bytes, Callable[[bytes], str]] = {
+    b"B": _read_ascii,
+    b"J": _read_roman,
+    b"I": _read_katakana,
+}
 
 
 def encode(text: str, name: str) -> bytes:
@@ -358,14 +376,19 @@ def encode(text: str, name: str) -> bytes:
     if name == "iso-2022-jp":
         return _encode_iso_2022_jp(text)
     if name in _MULTI_BYTE:
-        return b"".join(character.encode() if character.isascii() else _sequence(character, name) for character in text)
+        return b"".join(
+            character.encode() if character.isascii() else _sequence(character, name)
+            for character in text
+        )
     return charmap_encode(text, "xmlcharrefreplace", charmap_build(_characters(name)))[0]
 
 
 def _sequence(character: str, name: str) -> bytes:
     sequence = _sequences(name).get(character, b"")
     if not sequence and name.startswith("gb") and character != "\ue5e5":
-        known = b"\x81\x35\xf4\x37" if character == "\ue7c7" else character.encode("gb18030", "replace")
+        known = (
+            b"\x81\x35\xf4\x37" if character == "\ue7c7" else character.encode("gb18030", "replace")
+        )
         sequence = known if len(known) == 2 or name == "gb18030" else b""
     return sequence or b"&#%d;" % ord(character)
 
@@ -388,12 +411,20 @@ def _sequences(name: str) -> dict[str, bytes]:
 
     The first sequence counts if there are several.
     """
-    sequences = [bytes([byte]) for byte in range(0x80, 0x100)] if name in ("gbk", "shift_jis") else []
-    sequences += [bytes((lead, trail)) for lead in _LEADS.get(name, _ALL_LEADS) for trail in range(0x40, 0xFF)]
+    sequences = (
+        [bytes([byte]) for byte in range(0x80, 0x100)] if name in ("gbk", "shift_jis") else []
+    )
+    sequences += [
+        bytes((lead, trail)) for lead in _LEADS.get(name, _ALL_LEADS) for trail in range(0x40, 0xFF)
+    ]
     characters = decode(b"\n".join(sequences), name).decode().split("\n")
     found: dict[str, bytes] = {}
     for sequence, character in zip(sequences, characters, strict=True):
-        is_one = len(character) == 1 and character != _REPLACEMENT and not "\ue000" <= character <= "\uf8ff"
+        is_one = (
+            len(character) == 1
+            and character != _REPLACEMENT
+            and not "\ue000" <= character <= "\uf8ff"
+        )
         if is_one and (character not in found or (name == "big5" and character in _LAST_IN_BIG5)):
             found[character] = sequence
     return found | _AS_SENT.get(name, {})

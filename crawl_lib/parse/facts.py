@@ -23,11 +23,24 @@ FIRST_FACT = 6
 _TITLE, _ROBOTS, _CANONICAL = 1, 3, 4
 ORDER: dict[str, tuple[str, ...]] = {
     "title": (
-        *("og:title", "twitter:title", "json-ld headline", "json-ld name", "itemprop headline", "html title"),
+        *(
+            "og:title",
+            "twitter:title",
+            "json-ld headline",
+            "json-ld name",
+            "itemprop headline",
+            "html title",
+        ),
         *("itemprop name", "dc.title", "dcterms.title"),
     ),
     "description": (
-        *("og:description", "twitter:description", "json-ld description", "itemprop description", "description"),
+        *(
+            "og:description",
+            "twitter:description",
+            "json-ld description",
+            "itemprop description",
+            "description",
+        ),
         *("dc.description", "dcterms.description"),
     ),
     "image": (
@@ -35,23 +48,65 @@ ORDER: dict[str, tuple[str, ...]] = {
         *("itemprop thumbnailUrl", "link image_src"),
     ),
     "author": (
-        *("article:author", "json-ld author", "itemprop author", "author", "dc.creator", "dcterms.creator"),
+        *(
+            "article:author",
+            "json-ld author",
+            "itemprop author",
+            "author",
+            "dc.creator",
+            "dcterms.creator",
+        ),
         *("citation_author", "parsely-author"),
     ),
     "published": (
-        *("article:published_time", "og:article:published_time", "json-ld datePublished", "json-ld uploadDate"),
-        *("itemprop datePublished", "datepublished", "dc.date.issued", "dcterms.issued", "citation_publication_date"),
-        *("citation_date", "parsely-pub-date", "sailthru.date", "pubdate", "publishdate", "publish-date"),
+        *(
+            "article:published_time",
+            "og:article:published_time",
+            "json-ld datePublished",
+            "json-ld uploadDate",
+        ),
+        *(
+            "itemprop datePublished",
+            "datepublished",
+            "dc.date.issued",
+            "dcterms.issued",
+            "citation_publication_date",
+        ),
+        *(
+            "citation_date",
+            "parsely-pub-date",
+            "sailthru.date",
+            "pubdate",
+            "publishdate",
+            "publish-date",
+        ),
         *("dcterms.created", "dc.date.created", "dc.date", "date"),
         *("time datePublished", "time pubdate", "time datetime"),
     ),
     "modified": (
-        *("article:modified_time", "og:article:modified_time", "og:updated_time", "json-ld dateModified"),
-        *("itemprop dateModified", "datemodified", "dcterms.modified", "dc.date.modified", "last-modified"),
+        *(
+            "article:modified_time",
+            "og:article:modified_time",
+            "og:updated_time",
+            "json-ld dateModified",
+        ),
+        *(
+            "itemprop dateModified",
+            "datemodified",
+            "dcterms.modified",
+            "dc.date.modified",
+            "last-modified",
+        ),
         "time dateModified",
     ),
     "language": (
-        *("html lang", "content-language", "og:locale", "json-ld inLanguage", "itemprop inLanguage"),
+        *(
+            "html lang",
+            "content-language",
+            "og:locale",
+            "json-ld inLanguage",
+            "itemprop inLanguage",
+        ),
         *("dc.language", "dcterms.language"),
     ),
     "site": ("og:site_name", "json-ld WebSite", "json-ld publisher", "application-name"),
@@ -182,7 +237,10 @@ def metadata_of(fields: Sequence[str], base: str, now: float) -> Metadata:
 
     """
     page = _Page(fields, base, now)
-    texts = {name: page.first(name, _text_reader(name)) for name in ("title", "description", "site", "type")}
+    texts = {
+        name: page.first(name, _text_reader(name))
+        for name in ("title", "description", "site", "type")
+    }
     urls = {name: page.first(name, page.url) for name in ("icon", "canonical_url", "oembed")}
     dates = {name: page.date(name) for name in ("published", "modified")}
     return Metadata(
@@ -201,7 +259,11 @@ class _Page:
     def __init__(self, fields: Sequence[str], base: str, now: float) -> None:
         self._base, self._now = base, now
         keys, values = fields[FIRST_FACT:-2:2], fields[FIRST_FACT + 1 : -2 : 2]
-        self._facts = [(name, value) for key, value in zip(keys, values, strict=True) for name in _names_of(key)]
+        self._facts = [
+            (name, value)
+            for key, value in zip(keys, values, strict=True)
+            for name in _names_of(key)
+        ]
         self.found: dict[str, list[str]] = {}
         for name, value in self._facts:
             self.found.setdefault(name, []).append(value)
@@ -265,7 +327,11 @@ class _Page:
 
     def _candidates(self, field: str) -> Iterator[tuple[str, str]]:
         sources = ORDER[field]
-        found = ((text, source) for source in sources for text in islice(self._texts(source), _MAX_TRIED_OF_SOURCE))
+        found = (
+            (text, source)
+            for source in sources
+            for text in islice(self._texts(source), _MAX_TRIED_OF_SOURCE)
+        )
         return islice(found, _MAX_TRIED)
 
     def _texts(self, source: str) -> Iterable[str]:
@@ -303,7 +369,10 @@ class _Page:
             if images:
                 images[-1].setdefault(end, value)
         for one in images:
-            yield [one[end] for end in _IMAGE_URLS if end in one], [one.get(f":{size}") for size in _SIZES]
+            yield (
+                [one[end] for end in _IMAGE_URLS if end in one],
+                [one.get(f":{size}") for size in _SIZES],
+            )
 
 
 def _names_of(key: str) -> Iterable[str]:
@@ -325,18 +394,27 @@ def _texts_of_json_ld(json_ld: JsonLd, name: str) -> Iterator[str]:
     if name == "@type":
         return (kind for thing in json_ld.subjects for kind in kinds_of(thing) if is_subject(kind))
     things, name = (json_ld.sites, "name") if name == "WebSite" else (json_ld.subjects, name)
-    found = (json_ld.texts(thing.get(name), *_NAMES_OF_TEXTS.get(name, ("@value", "name"))) for thing in things)
+    found = (
+        json_ld.texts(thing.get(name), *_NAMES_OF_TEXTS.get(name, ("@value", "name")))
+        for thing in things
+    )
     if name == "author":  # all authors of one thing
         return iter(next(filter(None, found), []))
     return (text for texts in found for text in texts)
 
 
-def _images_of_json_ld(json_ld: JsonLd, value: object) -> Iterator[tuple[Sequence[str], Sequence[object]]]:
+def _images_of_json_ld(
+    json_ld: JsonLd, value: object
+) -> Iterator[tuple[Sequence[str], Sequence[object]]]:
     for item in json_ld.items(value):
         if isinstance(item, str):
             yield (item,), ()
         elif isinstance(item, dict):
-            urls = [text for name in ("url", "contentUrl", "@value") for text in json_ld.texts(item.get(name), "@id")]
+            urls = [
+                text
+                for name in ("url", "contentUrl", "@value")
+                for text in json_ld.texts(item.get(name), "@id")
+            ]
             yield urls[:_MAX_TRIED_OF_SOURCE], [item.get(size) for size in _SIZES]
 
 

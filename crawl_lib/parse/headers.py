@@ -13,7 +13,9 @@ _MIME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+/[!#$%&'*+.^_`|~0-9a-z-]+")
 # The values of a list, split at commas outside quotes; a quote without an end lasts to the end of the text.
 _VALUE = re.compile(r'(?:[^,"]++|"(?:[^"\\]++|\\.)*+"?)++', re.DOTALL)
 # A parameter: its name, and a value in quotes or without.
-_PARAMETER = re.compile(r';[\s]*([^;=]*+)(?:=(?:"((?:[^"\\]++|\\.)*+)[^;]*+|([^;]*+)))?+', re.DOTALL | re.ASCII)
+_PARAMETER = re.compile(
+    r';[\s]*([^;=]*+)(?:=(?:"((?:[^"\\]++|\\.)*+)[^;]*+|([^;]*+)))?+', re.DOTALL | re.ASCII
+)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _USUAL_CHARS = 128
 _HTTP_SPACE = " \t\r\n"
@@ -65,7 +67,9 @@ class Headers:
         Several fields count as one list, whose last valid type counts.
         """
         value = ", ".join(self.all("content-type"))
-        return _usual_content_type(value) if len(value) <= _USUAL_CHARS else parse_content_type(value)
+        return (
+            _usual_content_type(value) if len(value) <= _USUAL_CHARS else parse_content_type(value)
+        )
 
 
 def parse_head(head: bytes) -> Headers:

@@ -126,7 +126,8 @@ def parse_html(
             break
         charset = Charset(said, 0, True)
     title, description, robots, canonical, base_href = (
-        value if flag == "1" else None for flag, value in zip(texts[0], texts[1:FIRST_FACT], strict=True)
+        value if flag == "1" else None
+        for flag, value in zip(texts[0], texts[1:FIRST_FACT], strict=True)
     )
     # A base that is no http URL is as good as none: nothing below it could be fetched.
     base = (None if base_href is None else _resolved(url, base_href)) or url
@@ -174,7 +175,8 @@ def _in_utf8(links: bytes, max_anchor_chars: int, charset: str) -> bytes:
     texts = links.decode("utf-8", "replace").split("\0")
     if not charset.startswith("utf-"):
         texts[::TEXTS_OF_LINK] = [
-            href if href.isascii() else _encode_query(href, charset) for href in texts[::TEXTS_OF_LINK]
+            href if href.isascii() else _encode_query(href, charset)
+            for href in texts[::TEXTS_OF_LINK]
         ]
     texts[1::TEXTS_OF_LINK] = [anchor[:max_anchor_chars] for anchor in texts[1::TEXTS_OF_LINK]]
     return "\0".join(texts).encode()

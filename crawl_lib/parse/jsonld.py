@@ -32,7 +32,9 @@ class JsonLd:
 
     def __init__(self, blocks: Iterable[str]) -> None:
         things = list(_things(blocks))
-        self._by_id = {one["@id"]: one for one in reversed(things) if isinstance(one.get("@id"), str)}
+        self._by_id = {
+            one["@id"]: one for one in reversed(things) if isinstance(one.get("@id"), str)
+        }
         self.sites = [one for one in things if _SITE in kinds_of(one)][:_MAX_SUBJECTS]
         subjects = [one for one in things if any(map(is_subject, kinds_of(one)))]
         subjects.sort(key=lambda one: all(kind.endswith(_PAGES) for kind in kinds_of(one)))

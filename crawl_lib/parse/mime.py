@@ -12,7 +12,9 @@ _SNIFFED_BYTES = 1445
 _ROOT_BYTES = 1 << 14
 """How far the first element of XML is looked for."""
 # Types that say nothing about the content (section 7), and what servers send when they do not know.
-_UNKNOWN = frozenset({None, "", "unknown/unknown", "application/unknown", "*/*", "application/octet-stream"})
+_UNKNOWN = frozenset(
+    {None, "", "unknown/unknown", "application/unknown", "*/*", "application/octet-stream"}
+)
 
 _SIGNATURES: tuple[tuple[bytes, str], ...] = (
     (b"%PDF-", "application/pdf"),
@@ -36,7 +38,9 @@ _SIGNATURES: tuple[tuple[bytes, str], ...] = (
 )
 # Signatures of letters only, which a text may begin with too. A PDF or PostScript file ends its first line after the
 # version; a text about these formats goes on.
-_WORDS = re.compile(rb"GIF8|wOF|RIFF|%(?:PDF|!PS-Adobe)-(?!\d\.\d(?: EPSF-\d\.\d)?[ \t]*(?:[\r\n]|\Z))")
+_WORDS = re.compile(
+    rb"GIF8|wOF|RIFF|%(?:PDF|!PS-Adobe)-(?!\d\.\d(?: EPSF-\d\.\d)?[ \t]*(?:[\r\n]|\Z))"
+)
 _MARK = b"\xef\xbb\xbf"
 _WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff", b"<\x00", b"\x00<")
 _MAGIC = (b"RIFF", *(magic for magic, _ in _SIGNATURES))
@@ -85,7 +89,9 @@ def detect_mime(declared: str | None, data: bytes) -> str:
     if unknown or (declared or "").startswith(("text/", "image/")) or declared in HTML_TYPES:
         binary = _signature(start)
         is_text = not unknown and not (declared or "").startswith("image/")
-        if binary is not None and not (is_text and _WORDS.match(start) and _BINARY.search(start) is None):
+        if binary is not None and not (
+            is_text and _WORDS.match(start) and _BINARY.search(start) is None
+        ):
             return binary
     if declared in _XML_TYPES:
         return XHTML if _root_of(data)[1] else declared or ""
@@ -121,7 +127,11 @@ def _root_of(data: bytes) -> tuple[bytes, bool]:
 def _start_of(data: bytes, size: int) -> bytes:
     """Return the beginning of a text, in an ASCII-compatible encoding."""
     start = data[:size]
-    return to_utf8(start, None, is_xml=True)[0] if start.startswith(_WIDE_MARKS) else start.removeprefix(_MARK)
+    return (
+        to_utf8(start, None, is_xml=True)[0]
+        if start.startswith(_WIDE_MARKS)
+        else start.removeprefix(_MARK)
+    )
 
 
 def _list_type(data: bytes) -> str | None:

@@ -56,7 +56,9 @@ class Scanned(NamedTuple):
     requisites_cut: int
 
 
-_REMEDY = "run `make setup`" if in_checkout() else "run `pip install --force-reinstall --no-deps krake`"
+_REMEDY = (
+    "run `make setup`" if in_checkout() else "run `pip install --force-reinstall --no-deps krake`"
+)
 
 
 def load_native(path: Path = LIBRARY) -> ctypes.CDLL:
@@ -69,11 +71,23 @@ def load_native(path: Path = LIBRARY) -> ctypes.CDLL:
         library.krake_sources.restype = ctypes.c_uint64
         sources = library.krake_sources()
     except (OSError, AttributeError) as error:
-        raise SetupError(f"The scanner of links cannot be loaded ({error}): {_REMEDY}, which compiles it") from None
+        raise SetupError(
+            f"The scanner of links cannot be loaded ({error}): {_REMEDY}, which compiles it"
+        ) from None
     if sources != sources_digest():
         raise SetupError(f"{path} was compiled from other sources than these: {_REMEDY}")
     size, text = ctypes.c_size_t, ctypes.c_char_p
-    library.krake_links.argtypes = (text, size, text, size, size, size, size, ctypes.c_int, ctypes.c_void_p)
+    library.krake_links.argtypes = (
+        text,
+        size,
+        text,
+        size,
+        size,
+        size,
+        size,
+        ctypes.c_int,
+        ctypes.c_void_p,
+    )
     library.krake_css.argtypes = (text, size, size, ctypes.c_int, ctypes.c_void_p)
     library.krake_free.argtypes = (ctypes.c_void_p,)
     library.krake_free.restype = None
@@ -137,7 +151,13 @@ def native_library() -> ctypes.CDLL:
 
 
 def scan(
-    html: bytes, agent: bytes, max_links: int, max_anchor_chars: int, how: int = 0, *, max_requisites: int = 0
+    html: bytes,
+    agent: bytes,
+    max_links: int,
+    max_anchor_chars: int,
+    how: int = 0,
+    *,
+    max_requisites: int = 0,
 ) -> Scanned:
     """Read a page in UTF-8, or nearly.
 
@@ -186,7 +206,9 @@ def _scanned(answer: _Answer) -> Scanned:
         fields = data.decode("utf-8", "replace").split("\0")
     else:  # each on its own: one emoji makes all of a Python text four bytes wide
         fields = [field.decode("utf-8", "replace") for field in data.split(b"\0")]
-    return Scanned(fields, links, answer.cut, answer.steps, answer.words, requisites, answer.requisites_cut)
+    return Scanned(
+        fields, links, answer.cut, answer.steps, answer.words, requisites, answer.requisites_cut
+    )
 
 
 def may_name_charset(html: bytes, start: int) -> bool:

@@ -21,7 +21,13 @@ from crawl_lib.urls import resolve
 
 SITEMAP_TYPES = frozenset(
     {
-        *("application/xml", "text/xml", "application/rss+xml", "application/atom+xml", "application/rdf+xml"),
+        *(
+            "application/xml",
+            "text/xml",
+            "application/rss+xml",
+            "application/atom+xml",
+            "application/rdf+xml",
+        ),
         *("text/plain", "application/gzip", "application/x-gzip"),
     }
 )
@@ -34,19 +40,31 @@ _GZIP = Headers(0, (("content-encoding", "gzip"),))
 _COMMENT = rb"<!--(?s:(?>.*?-->|.*))"
 _CDATA = rb"<!\[CDATA\[(?s:(?>.*?\]\]>|.*))"
 _ROOT = re.compile(
-    rb"(?>\s*(?:" + _COMMENT + rb"|<[?!][^<>]*+>))*+\s*+<((?:[\w.-]++:)?)(urlset|sitemapindex|rss|RDF|feed)\b"
+    rb"(?>\s*(?:"
+    + _COMMENT
+    + rb"|<[?!][^<>]*+>))*+\s*+<((?:[\w.-]++:)?)(urlset|sitemapindex|rss|RDF|feed)\b"
 )
 _ATTRIBUTES = rb"""((?:[^<>"']++|"[^"<]*+"|'[^'<]*+'|["'])*+)"""
 _PARTS = re.compile(_COMMENT + rb"|<!\[CDATA\[(?s:(.*?))\]\]>|([^<]++)")
 _ATTRIBUTE = re.compile(rb"""(?<![\w:.-])([\w:.-]++)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)')""")
-_REFERENCE = re.compile(r"&(?:(amp|lt|gt|quot|apos)|#(0{0,99}[0-9]{1,7})|#x(0{0,99}[0-9A-Fa-f]{1,6}));")
+_REFERENCE = re.compile(
+    r"&(?:(amp|lt|gt|quot|apos)|#(0{0,99}[0-9]{1,7})|#x(0{0,99}[0-9A-Fa-f]{1,6}));"
+)
 _ENTITIES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
-_ENTRIES = {"urlset": b"url", "sitemapindex": b"sitemap", "rss": b"item", "RDF": b"item", "feed": b"entry"}
+_ENTRIES = {
+    "urlset": b"url",
+    "sitemapindex": b"sitemap",
+    "rss": b"item",
+    "RDF": b"item",
+    "feed": b"entry",
+}
 """The element of one entry, by the root."""
 _WORDS = re.compile(rb"\S++")
 _SPACES = (b" ", b"\t", b"\n", b"\v", b"\f", b"\r")
 _IS_URL = re.compile(rb"https?://", re.IGNORECASE)
-_ROBOTS_LINE = re.compile(rb"^[ \t]*+site-?map[ \t]*+:[ \t]*+([^\s#]\S*)", re.IGNORECASE | re.MULTILINE)
+_ROBOTS_LINE = re.compile(
+    rb"^[ \t]*+site-?map[ \t]*+:[ \t]*+([^\s#]\S*)", re.IGNORECASE | re.MULTILINE
+)
 _PRIORITY = re.compile(r"0(\.[0-9]{1,9})?|1(\.0{1,9})?")
 _DAY_S = 86400
 _EVERY_S = {
@@ -86,7 +104,13 @@ def may_be_sitemap(data: bytes) -> bool:
 
 
 def parse_sitemap(
-    data: bytes, *, url: str, header_charset: str | None, config: ParseConfig, max_bytes: int, is_cut: bool = False
+    data: bytes,
+    *,
+    url: str,
+    header_charset: str | None,
+    config: ParseConfig,
+    max_bytes: int,
+    is_cut: bool = False,
 ) -> ParsedPage:
     """Read a sitemap, a sitemap index, a feed, or listed URLs.
 
@@ -102,7 +126,9 @@ def parse_sitemap(
     if root:
         name = root[2].decode()
         prefix = b"" if name in ("rss", "RDF") else root[1]
-        found = _in_xml(_whole_entries(text, prefix + _ENTRIES[name]) if is_cut else text, prefix, name, url)
+        found = _in_xml(
+            _whole_entries(text, prefix + _ENTRIES[name]) if is_cut else text, prefix, name, url
+        )
     else:
         found = _in_text(_whole_words(text) if is_cut else text)
     links = links_as_bytes(islice(found, config.max_links_per_page))
@@ -150,7 +176,9 @@ def _in_xml(text: bytes, prefix: bytes, root: str, url: str) -> Iterator[_Found]
     if root == "feed":
         return _in_atom(_tags(text, prefix, (b"link",), url), url)
     if root == "urlset":
-        return _in_urlset(_tags(text, prefix, (b"url", b"loc", b"lastmod", b"changefreq", b"priority"), url), url)
+        return _in_urlset(
+            _tags(text, prefix, (b"url", b"loc", b"lastmod", b"changefreq", b"priority"), url), url
+        )
     if root == "sitemapindex":
         tags = _tags(text, prefix, (b"loc",), url)
         return (("p" + _href(tag, tag.text, url), "", "") for tag in tags if tag.text)
@@ -164,7 +192,9 @@ def _tags(text: bytes, prefix: bytes, names: tuple[bytes, ...], url: str) -> Ite
     """
     has_bases = b"xml:base" in text
     wanted = {prefix + name for name in names}
-    opening = rb"<(/?)([\w:.-]++)" if has_bases else rb"<()(" + b"|".join(map(re.escape, wanted)) + rb")"
+    opening = (
+        rb"<(/?)([\w:.-]++)" if has_bases else rb"<()(" + b"|".join(map(re.escape, wanted)) + rb")"
+    )
     skipped = _COMMENT + rb"|" + _CDATA
     content = rb"((?:[^<]++|" + skipped + rb")*+)(?=(<?))"
     bases = _Bases(url)
@@ -248,7 +278,9 @@ def _hints(said: dict[str, str]) -> str:
     lastmod = said.get("lastmod", "")
     with suppress(ValueError, OverflowError):
         # A year or a month is a date too: https://www.w3.org/TR/NOTE-datetime
-        at = datetime.fromisoformat(lastmod if len(lastmod) > len("2026-11") else f"{lastmod}-01-01"[:10])
+        at = datetime.fromisoformat(
+            lastmod if len(lastmod) > len("2026-11") else f"{lastmod}-01-01"[:10]
+        )
         if (at_s := int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())) > 0:
             words.append(f"lastmod={at_s}")
     if every_s := _EVERY_S.get(said.get("changefreq", "").lower()):
@@ -264,7 +296,8 @@ def _text_of(content: bytes) -> str:
         return _unescape(content).strip()
     parts = (match.groups() for match in _PARTS.finditer(content))
     return "".join(
-        _unescape(plain) if plain else (marked or b"").decode("utf-8", "replace") for marked, plain in parts
+        _unescape(plain) if plain else (marked or b"").decode("utf-8", "replace")
+        for marked, plain in parts
     ).strip()
 
 

@@ -56,7 +56,11 @@ def stacked_rows(title: str, names: Sequence[str], rows: Mapping[str, Sequence[f
 
 
 def stacked_columns(
-    title: str, rows: Mapping[str, Sequence[float]], links: Mapping[str, str], slots: int, names: Sequence[str]
+    title: str,
+    rows: Mapping[str, Sequence[float]],
+    links: Mapping[str, str],
+    slots: int,
+    names: Sequence[str],
 ) -> str:
     """Draw a divided upright bar for each row, without text.
 
@@ -74,15 +78,25 @@ def stacked_columns(
             top -= height
             if height:
                 size = f'width="{_COLUMN - 2}" height="{height:.1f}"'
-                pieces.append(f'<rect class="s{place}" x="{number * _COLUMN + 1}" y="{top:.1f}" {size}/>')
-        said = ", ".join(f"{shown(value)} {series}" for series, value in zip(names, values, strict=True) if value)
+                pieces.append(
+                    f'<rect class="s{place}" x="{number * _COLUMN + 1}" y="{top:.1f}" {size}/>'
+                )
+        said = ", ".join(
+            f"{shown(value)} {series}" for series, value in zip(names, values, strict=True) if value
+        )
         label = safe(f"{name}: {said or 'none'}")
         area = f'<rect class="area" x="{number * _COLUMN}" y="0" width="{_COLUMN}" height="{_COLUMN_HEIGHT}"/>'
         bar = f"<title>{label}</title>{area}{''.join(pieces)}"
-        target = f'<a href="{safe(links[name])}" target="_top" aria-label="{label}">{bar}</a>' if name in links else ""
+        target = (
+            f'<a href="{safe(links[name])}" target="_top" aria-label="{label}">{bar}</a>'
+            if name in links
+            else ""
+        )
         parts.append(target or f"<g>{bar}</g>")
     box = f'viewBox="0 0 {max(slots, len(rows)) * _COLUMN} {_COLUMN_HEIGHT}" preserveAspectRatio="none"'
-    return f'<svg class="columns" {box} role="group" aria-label="{safe(title)}">{"".join(parts)}</svg>'
+    return (
+        f'<svg class="columns" {box} role="group" aria-label="{safe(title)}">{"".join(parts)}</svg>'
+    )
 
 
 def meter(value: float, most: float) -> str:
@@ -101,14 +115,18 @@ def line_paths(title: str, series: Mapping[str, Sequence[Point]], unit: str) -> 
     Below a legend. `unit`: of the horizontal axis.
     """
     points = [point for line in series.values() for point in line]
-    last, most = (max((_drawn(point[axis]) for point in points), default=0.0) or 1.0 for axis in (0, 1))
+    last, most = (
+        max((_drawn(point[axis]) for point in points), default=0.0) or 1.0 for axis in (0, 1)
+    )
     first = min((_drawn(x) for x, _ in points), default=0)
     top = _ROW * len(series) + _MARGIN
     height, width = _LINES, _WIDTH - _LABELS - _MARGIN
     parts = list(_legend(list(series)))
 
     def place_of(x: float, y: float) -> Point:
-        return _LABELS + width * _share(_drawn(x) - first, last - first), top + height * (1 - _drawn(y) / most)
+        return _LABELS + width * _share(_drawn(x) - first, last - first), top + height * (
+            1 - _drawn(y) / most
+        )
 
     for number, line in enumerate(series.values()):
         parts.append(_path([place_of(x, y) for x, y in line], number))
@@ -166,7 +184,9 @@ def _cut(name: str) -> str:
 
 def _svg(title: str, width: int, height: int, parts: Sequence[str], kind: str = "plot") -> str:
     size = f'viewBox="0 0 {width} {max(height, 1)}"'
-    return f'<svg class="{kind}" {size} role="img" aria-label="{safe(title)}">{"".join(parts)}</svg>'
+    return (
+        f'<svg class="{kind}" {size} role="img" aria-label="{safe(title)}">{"".join(parts)}</svg>'
+    )
 
 
 def _text(x: float, y: float, text: str, anchor: str = "start") -> str:

@@ -41,6 +41,9 @@ def page_of(title: str, numbers: Mapping[str, int], plots: Sequence[str]) -> str
         style=STYLE,
         light=LIGHT,
         dark=DARK,
-        numbers="".join(f"<div><dt>{escape(name)}</dt><dd>{number:,}</dd></div>" for name, number in numbers.items()),
+        numbers="".join(
+            f"<div><dt>{escape(name)}</dt><dd>{number:,}</dd></div>"
+            for name, number in numbers.items()
+        ),
         plots="\n".join(plots),
     )

@@ -17,7 +17,16 @@ from crawl_lib.plots.drawing import (
 )
 
 _COLOURS = ("#2f6f9f", "#c4622d", "#3d8b4f", "#8c5aa8", "#a8862b", "#c0476f", "#2b8c8c", "#6b7280")
-_DARK_COLOURS = ("#6aaedb", "#e8935f", "#74c287", "#c39bdc", "#d8b75a", "#ea86a8", "#63c5c5", "#a5adb8")
+_DARK_COLOURS = (
+    "#6aaedb",
+    "#e8935f",
+    "#74c287",
+    "#c39bdc",
+    "#d8b75a",
+    "#ea86a8",
+    "#63c5c5",
+    "#a5adb8",
+)
 
 
 def _colours(colours: Sequence[str]) -> str:
@@ -62,12 +71,19 @@ def stacked(title: str, text: str, rows: Mapping[str, Mapping[str, float]]) -> s
     are summed up as `others`.
     """
     names, folded = _folded(rows)
-    table = _table(title, ["", *names], [[row, *map(shown, values)] for row, values in folded.items()])
+    table = _table(
+        title, ["", *names], [[row, *map(shown, values)] for row, values in folded.items()]
+    )
     return _plot(title, text, f"{stacked_rows(title, names, folded)}{table}" if rows else "")
 
 
 def columns(
-    title: str, text: str, rows: Mapping[str, Mapping[str, float]], *, links: Mapping[str, str], slots: int
+    title: str,
+    text: str,
+    rows: Mapping[str, Mapping[str, float]],
+    *,
+    links: Mapping[str, str],
+    slots: int,
 ) -> str:
     """Plot a sum's parts as upright bars of fixed height.
 
@@ -81,8 +97,12 @@ def columns(
         f'<li><i class="s{place}"></i>{safe(name)} {shown(total)}</li>'
         for place, (name, total) in enumerate(zip(names, sums, strict=True))
     )
-    table = _table(title, ["", *names], [[row, *map(shown, values)] for row, values in folded.items()])
-    most = f'<p class="faint">The highest bar: {shown(max(map(sum, folded.values()), default=0))}</p>'
+    table = _table(
+        title, ["", *names], [[row, *map(shown, values)] for row, values in folded.items()]
+    )
+    most = (
+        f'<p class="faint">The highest bar: {shown(max(map(sum, folded.values()), default=0))}</p>'
+    )
     drawn = f'{stacked_columns(title, folded, links, slots, names)}{most}<ul class="legend">{legend}</ul>{table}'
     return _plot(title, text, drawn if rows else "")
 
@@ -97,8 +117,14 @@ def meters(rows: Mapping[str, float], *, head: str, unit: str) -> str:
         f'<tr><th scope="row">{safe(name)}</th><td>{meter(value, most)}</td><td class="num">{shown(value)}</td></tr>'
         for name, value in rows.items()
     )
-    heads = f'<th scope="col">{safe(head)}</th><td></td><th scope="col" class="num">{safe(unit)}</th>'
-    return f'<table class="meters"><thead><tr>{heads}</tr></thead><tbody>{cells}</tbody></table>' if rows else ""
+    heads = (
+        f'<th scope="col">{safe(head)}</th><td></td><th scope="col" class="num">{safe(unit)}</th>'
+    )
+    return (
+        f'<table class="meters"><thead><tr>{heads}</tr></thead><tbody>{cells}</tbody></table>'
+        if rows
+        else ""
+    )
 
 
 def lines(title: str, text: str, series: Mapping[str, Sequence[Point]], *, unit: str = "") -> str:
@@ -138,7 +164,10 @@ def _folded(rows: Mapping[str, Mapping[str, float]]) -> tuple[list[str], dict[st
     if len(names) > MOST_SERIES:
         names, rest = names[: MOST_SERIES - 1], names[MOST_SERIES - 1 :]
         folded: dict[str, list[float]] = {
-            row: [*(values.get(name, 0) for name in names), sum(values.get(name, 0) for name in rest)]
+            row: [
+                *(values.get(name, 0) for name in names),
+                sum(values.get(name, 0) for name in rest),
+            ]
             for row, values in rows.items()
         }
         names.append(OTHERS)

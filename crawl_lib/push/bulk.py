@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crawl_lib.errors import SearchServerError
-from crawl_lib.push.cluster import MAX_REASON_CHARS, OVERLOADED, Cluster, OpenSearchAnswer, Patience, error_of
+from crawl_lib.push.cluster import (
+    MAX_REASON_CHARS,
+    OVERLOADED,
+    Cluster,
+    OpenSearchAnswer,
+    Patience,
+    error_of,
+)
 from crawl_lib.push.documents import Document
 
 MAX_ROWS = 500
@@ -83,9 +90,13 @@ class Bulk:
 
     def _item(self, key: str, document: Document | None) -> _Item:
         action = "delete" if document is None else "index"
-        lines: list[Any] = [{action: {"_id": key, "version": self.made_ms, "version_type": "external_gte"}}]
+        lines: list[Any] = [
+            {action: {"_id": key, "version": self.made_ms, "version_type": "external_gte"}}
+        ]
         lines += [] if document is None else [document]
-        text = "".join(f"{json.dumps(line, ensure_ascii=False, separators=(',', ':'))}\n" for line in lines)
+        text = "".join(
+            f"{json.dumps(line, ensure_ascii=False, separators=(',', ':'))}\n" for line in lines
+        )
         return _Item(key, document is None, text.encode())
 
     def _send(self, items: Sequence[_Item], patience: Patience) -> None:
@@ -93,13 +104,17 @@ class Bulk:
         while items:
             data = b"".join(item.lines for item in items)
             path = f"/{self.alias}/_bulk?require_alias=true&timeout={self.shards_s}s&{_SHOWN}"
-            answer = self.cluster.ask("POST", path, lines=data, accept=(TOO_LARGE,), patience=patience)
+            answer = self.cluster.ask(
+                "POST", path, lines=data, accept=(TOO_LARGE,), patience=patience
+            )
             if answer.status == TOO_LARGE:
                 self._send_halves(items, patience)
                 return
             self.counts.bytes += len(data)
             items, problem = self._looked_at(items, answer)
-            if items and not patience.wait(f"{self.cluster.url} refuses {len(items)} pages for now: {problem}"):
+            if items and not patience.wait(
+                f"{self.cluster.url} refuses {len(items)} pages for now: {problem}"
+            ):
                 raise SearchServerError(
                     f"{self.cluster.url}: refuses {len(items)} pages for longer than push.wait_s: {problem}"
                 )
@@ -107,22 +122,32 @@ class Bulk:
     def _send_halves(self, items: Sequence[_Item], patience: Patience) -> None:
         middle = len(items) // 2
         if not middle:
-            self._refuse(items[0], f"{len(items[0].lines)} bytes are more than the server takes (413)")
+            self._refuse(
+                items[0], f"{len(items[0].lines)} bytes are more than the server takes (413)"
+            )
             return
-        log.warning("%s takes no batch of %d pages (413); sending halves", self.cluster.url, len(items))
+        log.warning(
+            "%s takes no batch of %d pages (413); sending halves", self.cluster.url, len(items)
+        )
         self._send(items[:middle], patience)
         self._send(items[middle:], patience)
 
-    def _looked_at(self, items: Sequence[_Item], answer: OpenSearchAnswer) -> tuple[list[_Item], str]:
+    def _looked_at(
+        self, items: Sequence[_Item], answer: OpenSearchAnswer
+    ) -> tuple[list[_Item], str]:
         """Count the server's results; return items to send again.
 
         The last reason comes with them.
         """
         again, last = [], ""
-        for item, (status, kind, reason) in zip(items, self._results(answer, len(items)), strict=True):
+        for item, (status, kind, reason) in zip(
+            items, self._results(answer, len(items)), strict=True
+        ):
             problem = f"{kind}: {reason}"[:MAX_REASON_CHARS]
             if kind == _NO_INDEX:
-                raise TargetGoneError(f"{self.cluster.url}: {self.alias}: is gone; run the push again")
+                raise TargetGoneError(
+                    f"{self.cluster.url}: {self.alias}: is gone; run the push again"
+                )
             if status in OVERLOADED:
                 again.append(item)
                 last = problem
@@ -138,7 +163,9 @@ class Bulk:
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, StopIteration):
             found = []
         if len(found) != count:
-            raise SearchServerError(f"{self.cluster.url}: an answer to _bulk does not name each page")
+            raise SearchServerError(
+                f"{self.cluster.url}: an answer to _bulk does not name each page"
+            )
         return found
 
     def _count(self, item: _Item, status: int, problem: str) -> None:

@@ -57,7 +57,9 @@ def listed_pages(stores: Stores, version: Version) -> Iterator[Listed]:
         raise DamagedFileError(f"{path}: is not what was written (SHA-256); {INDEX.remedy}")
     batches = parquet_batches(stores.storage, path, PAGES_SCHEMA, _COLUMNS, f"; {INDEX.remedy}")
     for batch in stores.until_stopped(batches):
-        for key, digest, boost, *facts in zip(*(batch.column(name).to_pylist() for name in _COLUMNS), strict=True):
+        for key, digest, boost, *facts in zip(
+            *(batch.column(name).to_pylist() for name in _COLUMNS), strict=True
+        ):
             yield Listed(key, digest, rounded_boost(boost), *facts)
 
 
@@ -71,7 +73,12 @@ def changes(now: Iterable[Listed], befores: Sequence[Iterable[Listed]]) -> Itera
     for key, found in groupby(merge(*rows, key=itemgetter(0, 1)), itemgetter(0)):
         versions = {number: page for _, number, page in found}
         page = versions.pop(0, None)
-        if page is None or not befores or len(versions) < len(befores) or set(versions.values()) != {page}:
+        if (
+            page is None
+            or not befores
+            or len(versions) < len(befores)
+            or set(versions.values()) != {page}
+        ):
             yield PageChange(key, page)
 
 

@@ -52,7 +52,9 @@ class OpenSearchAnswer:
     @property
     def reason(self) -> str:
         """The error in the server's words, cut to `MAX_REASON_CHARS`."""
-        return ": ".join(filter(None, (f"status {self.status}", *error_of(self.body))))[:MAX_REASON_CHARS]
+        return ": ".join(filter(None, (f"status {self.status}", *error_of(self.body))))[
+            :MAX_REASON_CHARS
+        ]
 
     def part(self, *names: str) -> dict[str, Any]:
         """Return the object at a path of names, or {}.
@@ -88,7 +90,9 @@ class OpenSearchAnswer:
 
     def malformed(self, problem: str) -> SearchServerError:
         """Return the error for an answer that OpenSearch would not give."""
-        return SearchServerError(f"{self.source}: the answer's {problem}; push.url must name an OpenSearch")
+        return SearchServerError(
+            f"{self.source}: the answer's {problem}; push.url must name an OpenSearch"
+        )
 
 
 def error_of(body: dict[str, Any]) -> tuple[str, str]:
@@ -97,7 +101,9 @@ def error_of(body: dict[str, Any]) -> tuple[str, str]:
     "" stands for a value that is no text; `body` may be an item of an answer.
     """
     error = body.get("error")
-    kind, reason = (error.get("type"), error.get("reason")) if isinstance(error, dict) else ("", error)
+    kind, reason = (
+        (error.get("type"), error.get("reason")) if isinstance(error, dict) else ("", error)
+    )
     return kind if isinstance(kind, str) else "", reason if isinstance(reason, str) else ""
 
 
@@ -222,19 +228,31 @@ class Cluster:
         url = self.url + path
         try:
             response = self._session.request(
-                method, url, data=data, headers=headers, timeout=times, allow_redirects=False, stream=True
+                method,
+                url,
+                data=data,
+                headers=headers,
+                timeout=times,
+                allow_redirects=False,
+                stream=True,
             )
             with closing(response):
-                return OpenSearchAnswer(response.status_code, self._read(response), f"{self.url}: {method} {path}")
+                return OpenSearchAnswer(
+                    response.status_code, self._read(response), f"{self.url}: {method} {path}"
+                )
         except requests.exceptions.SSLError as error:
-            problem = f"no trusted connection: {_short(error)}; {CA_VARIABLE} may name your own authority"
+            problem = (
+                f"no trusted connection: {_short(error)}; {CA_VARIABLE} may name your own authority"
+            )
             raise SearchAccessError(f"{self.url}: {problem}") from error
         except ValueError as error:
             raise ConfigError(f"push.url: {self.url} is no address of a server") from error
         except requests.RequestException as error:
             raise _NoAnswerError(f"{self.url} does not answer: {_short(error)}") from error
         except OSError as error:
-            raise ConfigError(f"{CA_VARIABLE}: the certificates cannot be read: {_short(error)}") from error
+            raise ConfigError(
+                f"{CA_VARIABLE}: the certificates cannot be read: {_short(error)}"
+            ) from error
 
     def _read(self, response: requests.Response) -> dict[str, Any]:
         """Read a JSON object of bounded size, within a bounded time."""
@@ -243,7 +261,9 @@ class Cluster:
             self.work.go_on()
             data += part
             if len(data) > MAX_ANSWER_BYTES:
-                raise SearchServerError(f"{self.url}: an answer has more than {MAX_ANSWER_BYTES >> 20} MiB")
+                raise SearchServerError(
+                    f"{self.url}: an answer has more than {MAX_ANSWER_BYTES >> 20} MiB"
+                )
             if time.monotonic() - began_s > self._config.timeout_s:
                 raise _NoAnswerError(f"{self.url} has not finished an answer within push.timeout_s")
         try:
@@ -252,11 +272,15 @@ class Cluster:
             found = None
         if not isinstance(found, dict):
             if response.status_code < 300:
-                raise SearchServerError(f"{self.url}: an answer is no JSON object; push.url must name an OpenSearch")
+                raise SearchServerError(
+                    f"{self.url}: an answer is no JSON object; push.url must name an OpenSearch"
+                )
             return {}
         return found
 
-    def _understood(self, answer: OpenSearchAnswer, request: str, accept: Collection[int]) -> OpenSearchAnswer:
+    def _understood(
+        self, answer: OpenSearchAnswer, request: str, accept: Collection[int]
+    ) -> OpenSearchAnswer:
         status = answer.status
         if status < 300 or status in accept:
             return answer

@@ -21,7 +21,9 @@ READ_PAGES = 200
 """Pages of a look-up. A single page at a time is in memory."""
 
 
-def documents(opened: OpenIndex, wanted: Iterable[PageChange]) -> Iterator[tuple[bytes, Document | None]]:
+def documents(
+    opened: OpenIndex, wanted: Iterable[PageChange]
+) -> Iterator[tuple[bytes, Document | None]]:
     """Yield key and document of each change, in about their order.
 
     None: the page is to be deleted. Raises DamagedFileError where the index lacks a listed page, or cannot be read.
@@ -31,9 +33,14 @@ def documents(opened: OpenIndex, wanted: Iterable[PageChange]) -> Iterator[tuple
         yield from ((one.key, None) for one in some if one.page is None)
         listed = {one.key: one.page for one in some if one.page is not None}
         for page in _pages(opened, listed):
-            yield page.key, document_of(page, listed.pop(page.key), opened.fields.group(page.language))
+            yield (
+                page.key,
+                document_of(page, listed.pop(page.key), opened.fields.group(page.language)),
+            )
         if listed:
-            raise DamagedFileError(f"version {opened.number} of the index lacks {len(listed)} pages; {INDEX.remedy}")
+            raise DamagedFileError(
+                f"version {opened.number} of the index lacks {len(listed)} pages; {INDEX.remedy}"
+            )
 
 
 def _pages(opened: OpenIndex, listed: dict[bytes, Listed]) -> Iterator[IndexedPage]:
@@ -42,7 +49,9 @@ def _pages(opened: OpenIndex, listed: dict[bytes, Listed]) -> Iterator[IndexedPa
     try:
         yield from pages_with_keys(opened.searcher, opened.fields.schema, list(listed))
     except ValueError as error:
-        raise DamagedFileError(f"version {opened.number} of the index: {error}; {INDEX.remedy}") from error
+        raise DamagedFileError(
+            f"version {opened.number} of the index: {error}; {INDEX.remedy}"
+        ) from error
 
 
 def document_of(page: IndexedPage, listed: Listed, group: str) -> Document:
@@ -51,7 +60,11 @@ def document_of(page: IndexedPage, listed: Listed, group: str) -> Document:
     `group`: the language of the page's fields.
     """
     host = host_of(page.url)
-    runs = [run for text in (page.text, page.title, page.headings, *page.anchors) for run in find_runs(text)]
+    runs = [
+        run
+        for text in (page.text, page.title, page.headings, *page.anchors)
+        for run in find_runs(text)
+    ]
     found = {
         "key": page.key.hex(),
         "url": page.url,
@@ -66,7 +79,9 @@ def document_of(page: IndexedPage, listed: Listed, group: str) -> Document:
         "date": (page.captured_us if page.published_us is None else page.published_us) // 1000,
         "boost": listed.boost,
         "near": (listed.near or page.key).hex(),
-        "unavailable_after": None if listed.unavailable_after is None else _ms(listed.unavailable_after),
+        "unavailable_after": None
+        if listed.unavailable_after is None
+        else _ms(listed.unavailable_after),
         f"title_{group}": page.title,
         f"headings_{group}": page.headings,
         f"anchors_{group}": list(page.anchors),

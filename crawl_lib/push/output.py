@@ -56,7 +56,9 @@ class PushOutput(Output):
 def _has_some(cluster: Cluster, alias: str, pages: Pages) -> bool:
     keys = iter(pages)
     while some := [{"_id": key.hex(), "_source": False} for key in islice(keys, ASKED_PAGES)]:
-        found = cluster.ask("POST", f"/{alias}/_mget?filter_path=docs.found", {"docs": some}, accept=(ABSENT,))
+        found = cluster.ask(
+            "POST", f"/{alias}/_mget?filter_path=docs.found", {"docs": some}, accept=(ABSENT,)
+        )
         if found.status == ABSENT:
             return False
         answers = [one.get("found") for one in found.listed("docs")]

@@ -16,7 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from crawl_lib.durable import reached
-from crawl_lib.errors import DamagedFileError, InputError, OutputConflictError, SearchServerError, os_errors
+from crawl_lib.errors import (
+    DamagedFileError,
+    InputError,
+    OutputConflictError,
+    SearchServerError,
+    os_errors,
+)
 from crawl_lib.index import INDEX, newest_index
 from crawl_lib.push.bulk import Bulk, PushCounts, TargetGoneError
 from crawl_lib.push.changes import changes, listed_pages
@@ -59,9 +65,13 @@ def push_index(stores: Stores) -> dict[str, Any]:
 def _version_to_push(stores: Stores) -> Version:
     version = newest_index(Versions(stores, INDEX))
     if version is None:
-        raise InputError(f"{stores.crawl.at(INDEX.folder)}: there is no index yet; `krake index update` makes it")
+        raise InputError(
+            f"{stores.crawl.at(INDEX.folder)}: there is no index yet; `krake index update` makes it"
+        )
     if version.manifest["settings"]["revision"] < FIRST_REVISION:
-        raise InputError(f"{version.path}: an older Krake made it; `krake index update` makes a version to push")
+        raise InputError(
+            f"{version.path}: an older Krake made it; `krake index update` makes a version to push"
+        )
     return version
 
 
@@ -171,7 +181,9 @@ class _Push:
             return False
         attempts = self.target.attempts(index)
         needed = [(pushed.version, pushed.digest), *attempts]
-        if pushed.made_ms > self.pushed.made_ms or None in [self._find(number, digest) for number, digest in needed]:
+        if pushed.made_ms > self.pushed.made_ms or None in [
+            self._find(number, digest) for number, digest in needed
+        ]:
             return False
         return bool(attempts) or self.target.count(index) == pushed.pages
 
@@ -192,7 +204,9 @@ class _Push:
         for number, digest in ((note.pushed.version, note.pushed.digest), *attempts):
             version = self._find(number, digest)
             if version is None:
-                raise TargetGoneError(f"{self.cluster.url}: {index}: has pages of a deleted version")
+                raise TargetGoneError(
+                    f"{self.cluster.url}: {index}: has pages of a deleted version"
+                )
             found[number] = version
         others = [version for number, version in found.items() if number != self.version.number]
         return others or [self.version]
@@ -202,13 +216,17 @@ class _Push:
         if self.target.note(index) != self.note or self.target.attempts(index):
             alias = self.target.begin(index, self.version)
             attempts = self.target.attempts(index)
-            if self._has_newer_attempt(attempts):  # this push has written nothing that has to be undone
+            if self._has_newer_attempt(
+                attempts
+            ):  # this push has written nothing that has to be undone
                 self.target.end(index, [one for one in attempts if one[0] == self.version.number])
                 return self._result(index, superseded=True)
             self._send(alias, self._befores(index, attempts))
             if self._is_newer(self.target.note(index)):
                 return None
-            if self._has_newer_attempt(self.target.attempts(index)):  # the later push has seen the alias of this push
+            if self._has_newer_attempt(
+                self.target.attempts(index)
+            ):  # the later push has seen the alias of this push
                 return self._result(index, superseded=True)
             self._end(index, attempts)
         if self.target.count(index) != self.pushed.pages:
@@ -243,12 +261,22 @@ class _Push:
         """
         config = self.stores.config.push
         shards_s = max(1, int(config.timeout_s / 2))
-        bulk = Bulk(self.cluster, alias, self.pushed.made_ms, config.batch_bytes, shards_s, self.counts, self.problems)
+        bulk = Bulk(
+            self.cluster,
+            alias,
+            self.pushed.made_ms,
+            config.batch_bytes,
+            shards_s,
+            self.counts,
+            self.problems,
+        )
         index_versions = IndexVersions(self.stores)
         index_versions.verify(self.version.number)
         opened = index_versions.open(self.version.number)
         tables = [listed_pages(self.stores, version) for version in (self.version, *befores)]
-        for key, document in documents(opened, self.stores.until_stopped(changes(tables[0], tables[1:]))):
+        for key, document in documents(
+            opened, self.stores.until_stopped(changes(tables[0], tables[1:]))
+        ):
             bulk.add(key, document)
             self.stores.report(stage="push", done=self.counts.sent, unit="pages")
         bulk.flush()

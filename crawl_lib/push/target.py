@@ -43,7 +43,9 @@ class Pushed:
     @classmethod
     def of(cls, version: Version) -> "Pushed":
         """Describe a version."""
-        return cls(version.number, version.digest, made_ms_of(version), int(version.manifest["pages"]))
+        return cls(
+            version.number, version.digest, made_ms_of(version), int(version.manifest["pages"])
+        )
 
     @classmethod
     def of_note(cls, found: dict[str, Any]) -> "Pushed":
@@ -51,7 +53,9 @@ class Pushed:
 
         Raises KeyError, TypeError, ValueError, OverflowError for a malformed note.
         """
-        return cls(int(found["version"]), str(found["digest"]), int(found["made_ms"]), int(found["pages"]))
+        return cls(
+            int(found["version"]), str(found["digest"]), int(found["made_ms"]), int(found["pages"])
+        )
 
 
 @dataclass(frozen=True)
@@ -158,7 +162,9 @@ class PushTarget:
         body = {**mapping, "mappings": {**mapping.get("mappings", {}), **note.to_meta()}}
         answer = self.cluster.ask("PUT", f"/{index}", body, accept=(400,))
         if answer.status == 400 and answer.kind != _EXISTS:
-            raise InputError(f"{self.cluster.url}: {index}: refuses the mapping (push.mapping): {answer.reason}")
+            raise InputError(
+                f"{self.cluster.url}: {index}: refuses the mapping (push.mapping): {answer.reason}"
+            )
         reached("push.created")
 
     def begin(self, index: str, version: Version) -> str:
@@ -180,7 +186,10 @@ class PushTarget:
 
     def write_note(self, index: str, note: Note) -> None:
         """Replace the note of an index. Raises TargetGoneError."""
-        if self.cluster.ask("PUT", f"/{index}/_mapping", note.to_meta(), accept=_ABSENT).status in _ABSENT:
+        if (
+            self.cluster.ask("PUT", f"/{index}/_mapping", note.to_meta(), accept=_ABSENT).status
+            in _ABSENT
+        ):
             raise TargetGoneError(f"{self.cluster.url}: {index}: is gone; run the push again")
         reached("push.noted")
 
@@ -192,7 +201,10 @@ class PushTarget:
         live = self.live()
         others = [name for name in live if name != index]
         if live != [index]:
-            removes = [{"remove": {"index": name, "alias": self.alias, "must_exist": True}} for name in others]
+            removes = [
+                {"remove": {"index": name, "alias": self.alias, "must_exist": True}}
+                for name in others
+            ]
             self._change_aliases([*removes, {"add": {"index": index, "alias": self.alias}}])
             reached("push.moved")
         return others
@@ -210,7 +222,12 @@ class PushTarget:
         for name in sorted(found):
             match, note = pattern.fullmatch(name), Note.of_mapping(found[name])
             is_older = match is not None and own is not None and int(match[1]) <= int(own[1])
-            if name != index and note is not None and note.crawl == self.crawl and (is_older or name in before):
+            if (
+                name != index
+                and note is not None
+                and note.crawl == self.crawl
+                and (is_older or name in before)
+            ):
                 self.cluster.ask("DELETE", f"/{name}", accept=_ABSENT)
                 reached("push.deleted")
         for name in before:
@@ -225,9 +242,13 @@ class PushTarget:
         patience = self.cluster.patience()
         while True:
             for method, name in (("POST", "_refresh"), ("GET", "_count")):
-                answer = self.cluster.ask(method, f"/{index}/{name}", accept=_ABSENT, patience=patience)
+                answer = self.cluster.ask(
+                    method, f"/{index}/{name}", accept=_ABSENT, patience=patience
+                )
                 if answer.status in _ABSENT:
-                    raise TargetGoneError(f"{self.cluster.url}: {index}: is gone; run the push again")
+                    raise TargetGoneError(
+                        f"{self.cluster.url}: {index}: is gone; run the push again"
+                    )
             count, failed = answer.whole("count"), answer.whole("failed", "_shards")
             if not failed:
                 return count
@@ -236,8 +257,13 @@ class PushTarget:
                 raise SearchServerError(f"{problem}; run the push again when the cluster is whole")
 
     def _change_aliases(self, actions: list[dict[str, Any]]) -> None:
-        if self.cluster.ask("POST", "/_aliases", {"actions": actions}, accept=_ABSENT).status in _ABSENT:
-            raise TargetGoneError(f"{self.cluster.url}: another push has changed {self.alias}; run the push again")
+        if (
+            self.cluster.ask("POST", "/_aliases", {"actions": actions}, accept=_ABSENT).status
+            in _ABSENT
+        ):
+            raise TargetGoneError(
+                f"{self.cluster.url}: another push has changed {self.alias}; run the push again"
+            )
 
 
 def digest_of(mapping: dict[str, Any], settings: dict[str, Any]) -> str:

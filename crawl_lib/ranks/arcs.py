@@ -52,7 +52,9 @@ class Pairs:
     nodes: int
 
     @classmethod
-    def write(cls, stores: Stores, file: Path, nodes: int, blocks: Iterable[tuple[Ints, Ints]]) -> "Pairs":
+    def write(
+        cls, stores: Stores, file: Path, nodes: int, blocks: Iterable[tuple[Ints, Ints]]
+    ) -> "Pairs":
         """Write arcs (sources, targets) to a file.
 
         A block has no repetition. Raises StorageError.
@@ -113,7 +115,9 @@ class Pairs:
         with os_errors(path), path.open("rb") as file:
             for size in self.stores.until_stopped(sizes.tolist()):
                 found, left = np.empty(0, np.int64), size
-                while left:  # a node may have many arcs, most of them repeated: memory is for distinct ones
+                while (
+                    left
+                ):  # a node may have many arcs, most of them repeated: memory is for distinct ones
                     more = np.fromfile(file, np.int64, min(left, max(SORTED_ARCS, len(found))))
                     found, left = _distinct(np.concatenate([found, more])), left - len(more)
                 if len(found):
@@ -137,7 +141,10 @@ class Firsts:
         The rows are those of the next block.
         """
         starts = range(0, len(owners), _PLACES)
-        marks = [self._next(owners[start : start + _PLACES], groups[start : start + _PLACES]) for start in starts]
+        marks = [
+            self._next(owners[start : start + _PLACES], groups[start : start + _PLACES])
+            for start in starts
+        ]
         return np.concatenate([np.empty(0, bool), *marks])
 
     def _next(self, owners: Ints, groups: Ints) -> Ints:
@@ -194,7 +201,9 @@ def _distinct(keys: Ints) -> Ints:
 
 
 def _ends(packed: Ints) -> tuple[Ints, Ints]:
-    return (packed >> _END_BITS).astype(np.int32), packed.astype(np.int32)  # which cuts the upper bits off
+    return (packed >> _END_BITS).astype(np.int32), packed.astype(
+        np.int32
+    )  # which cuts the upper bits off
 
 
 def _read(path: Path, kind: type[np.generic]) -> Iterator[Ints]:

@@ -28,7 +28,16 @@ from crawl_lib.export import (
 )
 from crawl_lib.graph import arc_column, both_degrees, grouped
 from crawl_lib.parquet import open_parquet, parquet_batches
-from crawl_lib.ranks.kernel import Floats, Inlinks, Ints, mapped, most_rounds, page_rank, starts_of, with_ranks
+from crawl_lib.ranks.kernel import (
+    Floats,
+    Inlinks,
+    Ints,
+    mapped,
+    most_rounds,
+    page_rank,
+    starts_of,
+    with_ranks,
+)
 from crawl_lib.scratch import scratch_folder
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
@@ -75,17 +84,24 @@ def rank_export(stores: Stores, *, name: str, of: str = "pages") -> RankReport:
     """
     folder = ExportFolder(stores, name)
     file = folder.file(rank_table(of))
-    made_of = {"inputs": sha256(folder.read_inputs().to_bytes()).hexdigest(), **asdict(stores.config.pagerank)}
+    made_of = {
+        "inputs": sha256(folder.read_inputs().to_bytes()).hexdigest(),
+        **asdict(stores.config.pagerank),
+    }
     folder.require([PAGES, ARCS_OUT, ARCS_IN], "krake graph link")
     with suppress(PathNotFoundError, DamagedFileError):
         said = read_said(folder, of)
         if made_of.items() <= said.items():
             return RankReport(file, **{name: said[name] for name in _COUNTS}, complete_already=True)
     with scratch_folder(stores.config, f"export-{name}") as scratch:
-        inlinks, out_degrees, labels = _pages(folder, scratch) if of == "pages" else _groups(folder, of)
+        inlinks, out_degrees, labels = (
+            _pages(folder, scratch) if of == "pages" else _groups(folder, of)
+        )
         if not inlinks.arcs:
             nodes = f"{inlinks.nodes:,} {of if inlinks.nodes != 1 else of.removesuffix('s')}"
-            raise InputError(f"export {name!r}: has {nodes}, but no link between two of them to rank")
+            raise InputError(
+                f"export {name!r}: has {nodes}, but no link between two of them to rank"
+            )
         options = stores.config.pagerank
         progress = Progress(stores, "graph.rank", most_rounds(options) * inlinks.arcs, "arcs")
         ranked = page_rank(inlinks, out_degrees, options, progress)
@@ -108,7 +124,9 @@ def read_said(folder: ExportFolder, of: str = "pages") -> dict[str, Any]:
     try:
         return dict(json.loads(said or ""))
     except ValueError as error:
-        raise DamagedFileError(f"{folder.file(name)}: does not say how it was made{remedy}") from error
+        raise DamagedFileError(
+            f"{folder.file(name)}: does not say how it was made{remedy}"
+        ) from error
 
 
 def _pages(folder: ExportFolder, scratch: Path) -> _Graph:
@@ -116,19 +134,25 @@ def _pages(folder: ExportFolder, scratch: Path) -> _Graph:
     out_degrees, in_degrees = both_degrees(folder, nodes)
     with closing(arc_column(folder.storage, folder.file(ARCS_IN), "source", nodes)) as blocks:
         sources = mapped(scratch / "sources", folder.stores.until_stopped(blocks))
-    labels = parquet_batches(folder.storage, folder.file(PAGES), EXPORT_SCHEMA, ["key", "url"], remedy_of(PAGES))
+    labels = parquet_batches(
+        folder.storage, folder.file(PAGES), EXPORT_SCHEMA, ["key", "url"], remedy_of(PAGES)
+    )
     return Inlinks(starts_of(in_degrees), sources), out_degrees, labels
 
 
 def _groups(folder: ExportFolder, of: str) -> _Graph:
     names, _, arcs = grouped(folder, domain_of if of == "domains" else str)
     by_target = np.lexsort((arcs.sources, arcs.targets))
-    in_degrees, out_degrees = (np.bincount(ends, minlength=len(names)) for ends in (arcs.targets, arcs.sources))
+    in_degrees, out_degrees = (
+        np.bincount(ends, minlength=len(names)) for ends in (arcs.targets, arcs.sources)
+    )
     labels = pa.table({of.removesuffix("s"): names}).to_batches(GROUP_ROWS)
     return Inlinks(starts_of(in_degrees), arcs.sources[by_target]), out_degrees, labels
 
 
-def _write(folder: ExportFolder, of: str, said: dict[str, Any], labels: _Labels, ranks: Floats) -> None:
+def _write(
+    folder: ExportFolder, of: str, said: dict[str, Any], labels: _Labels, ranks: Floats
+) -> None:
     """Write the table, after deleting one of other options.
 
     Meanwhile there is no table.

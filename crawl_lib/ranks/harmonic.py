@@ -86,16 +86,25 @@ def _counters(nodes: int, registers: int) -> _Counters:
     rest = (hashes >> np.uint64(bits)) | (np.uint64(1) << np.uint64(63 - bits))  # so that none is 0
     lowest = rest & (~rest + np.uint64(1))
     places = (hashes & np.uint64(registers - 1)).astype(np.int64)
-    counters[np.arange(nodes), places] = np.frexp(lowest.astype(np.float64))[1]  # 1 + number of zeros at the end
+    counters[np.arange(nodes), places] = np.frexp(lowest.astype(np.float64))[
+        1
+    ]  # 1 + number of zeros at the end
     return counters
 
 
-def _merge(inlinks: Inlinks, before: _Counters, changed: Ints, after: _Counters, progress: Progress) -> Ints:
+def _merge(
+    inlinks: Inlinks, before: _Counters, changed: Ints, after: _Counters, progress: Progress
+) -> Ints:
     """Merge the counters of changed sources into each node's counter.
 
     Returns the marks of changed nodes.
     """
-    width, native, starts, grown = before.shape[1], _native(), inlinks.starts, np.zeros(inlinks.nodes, bool)
+    width, native, starts, grown = (
+        before.shape[1],
+        _native(),
+        inlinks.starts,
+        np.zeros(inlinks.nodes, bool),
+    )
     most = max(1, BLOCK_BYTES // width)  # arcs
     first = 0
     while first < inlinks.nodes:

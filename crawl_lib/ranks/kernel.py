@@ -111,7 +111,9 @@ def most_rounds(options: PageRankConfig) -> int:
     return min(options.max_rounds, 1 + math.ceil(math.log(tolerance / 2, damping)))
 
 
-def page_rank(inlinks: Inlinks, out_degrees: Ints, options: PageRankConfig, progress: Progress) -> Ranked:
+def page_rank(
+    inlinks: Inlinks, out_degrees: Ints, options: PageRankConfig, progress: Progress
+) -> Ranked:
     """Rank the nodes of a graph, which is not empty.
 
     `out_degrees`: arcs from each node; `progress`: counts arcs. Rounds end once one changes all ranks together by no

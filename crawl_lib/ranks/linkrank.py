@@ -33,7 +33,16 @@ from crawl_lib.ranks.kernel import Floats, Inlinks, mapped, starts_of, with_rank
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
 from crawl_lib.urls import domain_of
-from crawl_lib.versions import GROUP_ROWS, Family, TableOutput, Version, Versions, VersionWork, columns, derive
+from crawl_lib.versions import (
+    GROUP_ROWS,
+    Family,
+    TableOutput,
+    Version,
+    Versions,
+    VersionWork,
+    columns,
+    derive,
+)
 
 LINKRANK_SCHEMA = columns("key key!, url text!, rank number!")
 LINKRANK = Family(
@@ -57,7 +66,11 @@ def update_linkrank(stores: Stores, *, now: datetime) -> Version:
     Raises InputError where no link counts, and as `linkdb.update_outlinks` does.
     """
     links, options = update_outlinks(stores, now=now), stores.config.linkrank
-    crawldb = newest_version(stores) if options.duplicates == "drop" and stores.config.order.has_crawldb else None
+    crawldb = (
+        newest_version(stores)
+        if options.duplicates == "drop" and stores.config.order.has_crawldb
+        else None
+    )
 
     def rows(work: VersionWork) -> Iterator[pa.RecordBatch]:
         ends = LinkEnds(work, links, _STAGE, _duplicates(work, crawldb) if crawldb else None)
@@ -71,7 +84,10 @@ def update_linkrank(stores: Stores, *, now: datetime) -> Version:
             )
         ranks = _ranks(stores, inlinks, out_degrees[is_node], options)
         batches = ends.batches("id", "key", "url")
-        nodes = (batch.filter(column_of(is_node[values_of(batch.column(0))])).select([1, 2]) for batch in batches)
+        nodes = (
+            batch.filter(column_of(is_node[values_of(batch.column(0))])).select([1, 2])
+            for batch in batches
+        )
         yield from in_batches(with_ranks(nodes, ranks), GROUP_ROWS)
 
     settings = {**asdict(options), **({"crawldb": crawldb.digest} if crawldb else {})}
@@ -82,7 +98,10 @@ def _duplicates(work: VersionWork, crawldb: Version) -> KeyNumbers:
     """Read the keys of pages that a CrawlDb calls duplicates."""
     is_duplicate = pc.field("status") == "duplicate"
     batches = Versions(work.stores, CRAWLDB).batches(crawldb, ["key", "status"])
-    return KeyNumbers(work.scratch / "duplicates", (keys_of(one.filter(is_duplicate).column(0)) for one in batches))
+    return KeyNumbers(
+        work.scratch / "duplicates",
+        (keys_of(one.filter(is_duplicate).column(0)) for one in batches),
+    )
 
 
 class _Thinned:
@@ -104,7 +123,10 @@ class _Thinned:
         group_of, scratch = self._groups(), self._work.scratch
         turned = ((targets, sources) for sources, targets in self._by_source(group_of))
         pairs = Pairs.write(self._work.stores, scratch / "arcs", len(self._ends), turned)
-        numbers, first = np.cumsum(self.is_node, dtype=np.int32) - np.int32(1), Firsts(len(self._ends))
+        numbers, first = (
+            np.cumsum(self.is_node, dtype=np.int32) - np.int32(1),
+            Firsts(len(self._ends)),
+        )
         in_degrees = np.zeros(np.count_nonzero(self.is_node), np.int64)
 
         def sources() -> Iterator[Ints]:
@@ -154,7 +176,9 @@ class _Thinned:
         if not self._options.one_per_page:
             return np.arange(len(self._ends), dtype=np.int32)
         batches = self._work.engine.stream("linkrank/by_page", GROUP_ROWS, "linkrank.pages")
-        return np.concatenate([np.empty(0, np.int32), *(values_of(batch.column("node_group")) for batch in batches)])
+        return np.concatenate(
+            [np.empty(0, np.int32), *(values_of(batch.column("node_group")) for batch in batches)]
+        )
 
     def _loops(self) -> Ints:
         """Find arcs between domains on loops, as packed numbers.
@@ -164,7 +188,9 @@ class _Thinned:
         found = [np.empty(0, np.int64)]
         if self._options.drop_reciprocal or self._options.drop_triangles:
             work, scratch, of = self._work, self._work.scratch, self._domain
-            pairs = Pairs.write(work.stores, scratch / "domains", len(of), between(self._apart(), of))
+            pairs = Pairs.write(
+                work.stores, scratch / "domains", len(of), between(self._apart(), of)
+            )
             rows = (pa.table([*map(column_of, some)], _LOOPS.names) for some in pairs.sorted())
             work.keep("domain_arcs", _LOOPS, rows)
             work.engine.values("options", pa.Table.from_pylist([asdict(self._options)]))

@@ -39,8 +39,12 @@ def update_score(stores: Stores, *, export: str, now: datetime) -> Version:
     said = read_said(folder)
     digest = sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
     columns, remedy = ["key", "rank"], remedy_of(name)
-    read = partial(parquet_batches, folder.storage, folder.file(name), RANK_SCHEMAS[name], columns, remedy)
-    nodes = row_count(folder.storage, folder.file(name))  # no checksum covers what the table says of its making
+    read = partial(
+        parquet_batches, folder.storage, folder.file(name), RANK_SCHEMAS[name], columns, remedy
+    )
+    nodes = row_count(
+        folder.storage, folder.file(name)
+    )  # no checksum covers what the table says of its making
     return _scored(stores, f"pagerank {digest}", read, nodes, now)
 
 
@@ -64,8 +68,13 @@ def _scored(
 
     def prepare(work: VersionWork) -> None:
         pairs = (batch.columns for batch in stores.until_stopped(read()))
-        columns = ([keys, scores_of(np.from_dlpack(ranks).astype(np.float64) * times)] for keys, ranks in pairs)
-        work.keep("ranks", _SCORES, (pa.Table.from_arrays(some, schema=_SCORES) for some in columns))
+        columns = (
+            [keys, scores_of(np.from_dlpack(ranks).astype(np.float64) * times)]
+            for keys, ranks in pairs
+        )
+        work.keep(
+            "ranks", _SCORES, (pa.Table.from_arrays(some, schema=_SCORES) for some in columns)
+        )
 
     return revise(stores, what="score", of=of, query="crawldb/scored", prepare=prepare, now=now)
 
@@ -75,7 +84,9 @@ def scores_of(values: Floats) -> "pa.Array[Any]":
 
     Each is rounded to its last digit, and limited to the column's range.
     """
-    words = np.zeros((len(values), 2), np.int64)  # decimals of 128 bits, the lower half first; none is negative
+    words = np.zeros(
+        (len(values), 2), np.int64
+    )  # decimals of 128 bits, the lower half first; none is negative
     words[:, 0] = np.minimum(np.rint(values * 1e9), float(_MOST)).astype(np.int64)
     words[:, 0] = np.minimum(words[:, 0], _MOST)  # as a float it was rounded
     return pa.Array.from_buffers(SCORE, len(values), [None, pa.py_buffer(words.data)])

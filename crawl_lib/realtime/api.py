@@ -27,7 +27,15 @@ from crawl_lib.realtime.answers import (
     RawPage,
     Submission,
 )
-from crawl_lib.realtime.asgi import Answer, App, Asked, EventStream, Handler, Sending, problem_answer
+from crawl_lib.realtime.asgi import (
+    Answer,
+    App,
+    Asked,
+    EventStream,
+    Handler,
+    Sending,
+    problem_answer,
+)
 from crawl_lib.realtime.events import Event, Subscription
 from crawl_lib.realtime.limits import Repeats, TokenBuckets
 from crawl_lib.realtime.link import FetcherDiedError
@@ -95,12 +103,47 @@ ROUTES = (
         "read",
         "Read the document of a URL, without a fetch.",
         gives=Page,
-        query=(_URL, ("wait_s", "Wait so many seconds, at most 60, for a document under way."), _AGE),
+        query=(
+            _URL,
+            ("wait_s", "Wait so many seconds, at most 60, for a document under way."),
+            _AGE,
+        ),
     ),
-    ApiRoute("POST", "/v1/pages:batch", "batch", "read", "Read up to 300 URLs.", gives=Pages, takes=Question),
-    ApiRoute("DELETE", "/v1/pages", "delete", "admin", "Delete the row of a URL.", gives=Deleted, query=(_URL,)),
-    ApiRoute("GET", "/v1/rates", "rates", "admin", "List the rates that operators have set.", gives=RateList),
-    ApiRoute("PUT", "/v1/rates", "rate", "admin", "Set or forget the rate of a domain.", gives=RateList, takes=Rate),
+    ApiRoute(
+        "POST",
+        "/v1/pages:batch",
+        "batch",
+        "read",
+        "Read up to 300 URLs.",
+        gives=Pages,
+        takes=Question,
+    ),
+    ApiRoute(
+        "DELETE",
+        "/v1/pages",
+        "delete",
+        "admin",
+        "Delete the row of a URL.",
+        gives=Deleted,
+        query=(_URL,),
+    ),
+    ApiRoute(
+        "GET",
+        "/v1/rates",
+        "rates",
+        "admin",
+        "List the rates that operators have set.",
+        gives=RateList,
+    ),
+    ApiRoute(
+        "PUT",
+        "/v1/rates",
+        "rate",
+        "admin",
+        "Set or forget the rate of a domain.",
+        gives=RateList,
+        takes=Rate,
+    ),
     ApiRoute(
         "GET",
         "/v1/events",
@@ -130,7 +173,9 @@ def make_app(service: Scheduler, tokens: TokenFile) -> App:
     answers = _Answers(service)
     routes: dict[str, dict[str, Handler]] = {}
     for route in ROUTES:
-        routes.setdefault(route.path, {})[route.method] = _guarded(getattr(answers, route.name), route, tokens)
+        routes.setdefault(route.path, {})[route.method] = _guarded(
+            getattr(answers, route.name), route, tokens
+        )
     return App(routes, partial(_problem, service))
 
 
@@ -138,7 +183,9 @@ def _guarded(handler: _Guarded, route: ApiRoute, tokens: TokenFile) -> Handler:
     """Return a handler with a check of the token."""
 
     async def guarded(asked: Asked) -> Sending:
-        return await handler(asked, _NOBODY if route.right is None else _token_of(asked, route.right, tokens))
+        return await handler(
+            asked, _NOBODY if route.right is None else _token_of(asked, route.right, tokens)
+        )
 
     return guarded
 
@@ -150,7 +197,9 @@ _BEARER = {"WWW-Authenticate": "Bearer"}
 def _token_of(asked: Asked, right: str, tokens: TokenFile) -> Token:
     scheme, _, text = (asked.header(b"authorization") or "").partition(" ")
     if scheme.lower() != "bearer" or not text:
-        raise HTTPException(401, "This request has no token: send the header Authorization: Bearer TOKEN.", _BEARER)
+        raise HTTPException(
+            401, "This request has no token: send the header Authorization: Bearer TOKEN.", _BEARER
+        )
     token = tokens.find(text.strip())
     if token is None:
         raise HTTPException(401, "The token is not known here: an operator makes tokens.", _BEARER)
@@ -174,25 +223,33 @@ class _Answers:
         if key is None:
             return Answer(await self._submitted(body, token), 202)
         if not 0 < len(key) <= MOST_IDEMPOTENCY_CHARS:
-            raise HTTPException(400, f"An Idempotency-Key has 1 to {MOST_IDEMPOTENCY_CHARS} characters.")
+            raise HTTPException(
+                400, f"An Idempotency-Key has 1 to {MOST_IDEMPOTENCY_CHARS} characters."
+            )
         make = partial(self._submitted, body, token, f"{token.name}\n{key}\n")
         return Answer(await self._repeats.once(token.name, key, body, make), 202)
 
     async def _submitted(self, body: bytes, token: Token, repeat: str = "") -> bytes:
         wanted = _read(_submissions, body)
         self._require_policy(wanted.policy)
-        self._rates.take(token.name, token.urls_per_s or self._service.config.urls_per_s, len(wanted.urls))
+        self._rates.take(
+            token.name, token.urls_per_s or self._service.config.urls_per_s, len(wanted.urls)
+        )
         decisions = await self._service.accept(
             wanted.urls, wanted.policy, wanted.max_age_s, token=token.name, repeat=repeat
         )
         if all(decision.decision == "unavailable" for decision in decisions):
-            raise BusyError("the key servers of all these URLs are away", retry_after_s=UNAVAILABLE_S)
+            raise BusyError(
+                "the key servers of all these URLs are away", retry_after_s=UNAVAILABLE_S
+            )
         return _json.encode(Decisions(decisions=decisions))
 
     def _require_policy(self, name: str) -> None:
         if name not in self._service.policies:
             known = ", ".join(sorted(self._service.policies))
-            raise HTTPException(400, f"There is no policy {name[:100]!r}; there are {known} (realtime.policies).")
+            raise HTTPException(
+                400, f"There is no policy {name[:100]!r}; there are {known} (realtime.policies)."
+            )
 
     async def page(self, asked: Asked, token: Token) -> Sending:
         """Read one URL, and wait for its document if asked to."""
@@ -224,7 +281,9 @@ class _Answers:
         keys = [self._key_or_none(url) for url in wanted.urls]
         rows = await self._service.store.read_many(list(filter(None, dict.fromkeys(keys))))
         pages = [
-            RawPage(url=url, state="unknown") if key is None else self._one(url, key, rows.get(key), wanted.max_age_s)
+            RawPage(url=url, state="unknown")
+            if key is None
+            else self._one(url, key, rows.get(key), wanted.max_age_s)
             for url, key in zip(wanted.urls, keys, strict=True)
         ]
         return Answer(b'{"pages":%s}' % _json.encode(pages))
@@ -235,7 +294,9 @@ class _Answers:
         except UrlError:
             return None
 
-    def _one(self, url: str, key: bytes, row: Row | KeyStoreError | None, max_age_s: float | None) -> RawPage:
+    def _one(
+        self, url: str, key: bytes, row: Row | KeyStoreError | None, max_age_s: float | None
+    ) -> RawPage:
         if isinstance(row, KeyStoreError):
             self._service.note_problem(row)
             return RawPage(url=url, state="unavailable", key=key.hex())
@@ -243,7 +304,11 @@ class _Answers:
 
     async def delete(self, asked: Asked, token: Token) -> Sending:
         """Delete the row of a URL, and cancel its fetch."""
-        return Answer(_json.encode(Deleted(deleted=await self._service.delete([self._key_of(_query(asked, "url"))]))))
+        return Answer(
+            _json.encode(
+                Deleted(deleted=await self._service.delete([self._key_of(_query(asked, "url"))]))
+            )
+        )
 
     async def rates(self, asked: Asked, token: Token) -> Sending:
         """List the rates that operators have set."""
@@ -292,14 +357,23 @@ class _Answers:
         """Say whether store and fetcher work."""
         service = self._service
         said = await asyncio.gather(
-            *(asyncio.wait_for(service.store.now_ms(place), READY_S) for place in service.store.places),
+            *(
+                asyncio.wait_for(service.store.now_ms(place), READY_S)
+                for place in service.store.places
+            ),
             return_exceptions=True,
         )
-        problems = [f"key server {number} does not answer" for number, one in enumerate(said, 1) if _is_error(one)]
+        problems = [
+            f"key server {number} does not answer"
+            for number, one in enumerate(said, 1)
+            if _is_error(one)
+        ]
         problems += [] if service.link.is_ready else ["the fetcher is not ready"]
         problems += ["the service stops"] if service.is_stopping else []
         status = "not ready" if problems else "ready"
-        return Answer(_json.encode(Health(status=status, problems=problems)), 503 if problems else 200)
+        return Answer(
+            _json.encode(Health(status=status, problems=problems)), 503 if problems else 200
+        )
 
     async def metrics(self, asked: Asked, token: Token) -> Sending:
         """Give metrics in Prometheus' text format."""
@@ -332,7 +406,11 @@ def _is_error(said: object) -> bool:
 def _page(url: str, key: bytes, row: Row | None, max_age_s: float | None) -> RawPage:
     if row is None:
         return RawPage(url=url, state="unknown", key=key.hex())
-    is_stale = max_age_s is not None and row.data is not None and row.fetched_ms < (time.time() - max_age_s) * 1000
+    is_stale = (
+        max_age_s is not None
+        and row.data is not None
+        and row.fetched_ms < (time.time() - max_age_s) * 1000
+    )
     return RawPage(
         url=url,
         state="waiting" if row.is_open else "known",
@@ -439,13 +517,18 @@ def _operation(route: ApiRoute, by_kind: dict[Any, Any]) -> dict[str, Any]:
     given: dict[str, Any] = {"description": "The answer."}
     if route.gives is not None:
         given["content"] = {"application/json": {"schema": by_kind[route.gives]}}
-    problem = {"description": "A problem.", "content": {"application/json": {"schema": by_kind[Problem]}}}
+    problem = {
+        "description": "A problem.",
+        "content": {"application/json": {"schema": by_kind[Problem]}},
+    }
     operation: dict[str, Any] = {
         "operationId": route.name,
         "summary": route.summary,
         "parameters": [*_parameters("query", route.query), *_parameters("header", route.headers)],
         "responses": {str(route.status): given, "default": problem},
-        "security": [] if route.right is None else [{"token": [route.right] if route.right else []}],
+        "security": []
+        if route.right is None
+        else [{"token": [route.right] if route.right else []}],
     }
     if route.takes is not None:
         operation["requestBody"] = {
@@ -457,6 +540,12 @@ def _operation(route: ApiRoute, by_kind: dict[Any, Any]) -> dict[str, Any]:
 
 def _parameters(place: str, names: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
     return [
-        {"name": name, "in": place, "description": text, "required": name == "url", "schema": {"type": "string"}}
+        {
+            "name": name,
+            "in": place,
+            "description": text,
+            "required": name == "url",
+            "schema": {"type": "string"},
+        }
         for name, text in names
     ]

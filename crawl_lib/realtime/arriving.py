@@ -77,7 +77,9 @@ def collect_from(stores: Stores, name: str) -> CollectReport:
             with held(room):
                 return _Arrival(stores, remote[0], room).run()
         except BlockingIOError as error:
-            raise LockedError(f"{room}: another collection is at work there; wait for it") from error
+            raise LockedError(
+                f"{room}: another collection is at work there; wait for it"
+            ) from error
 
 
 def collect_all(stores: Stores) -> CollectReport:
@@ -128,7 +130,10 @@ class PartsLine:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._socket.close()
 
@@ -145,7 +150,9 @@ class PartsLine:
             piece = self._hear(Piece)
             got, is_last = got + len(piece.data), piece.is_last
             if got > size or (is_last and got < size):
-                raise StorageError(f"{self.who}: {name}{suffix}: {got} bytes in place of {size}; run this again")
+                raise StorageError(
+                    f"{self.who}: {name}{suffix}: {got} bytes in place of {size}; run this again"
+                )
             yield piece.data
 
     def acknowledge(self, names: tuple[str, ...]) -> None:
@@ -224,7 +231,9 @@ class _Arrival:
 
         The parts go to the spool.
         """
-        for path in sorted(self.arriving.iterdir(), key=lambda path: path.name.endswith(SUFFIXES[1])):
+        for path in sorted(
+            self.arriving.iterdir(), key=lambda path: path.name.endswith(SUFFIXES[1])
+        ):
             suffix = next((suffix for suffix in SUFFIXES if path.name.endswith(suffix)), "")
             if suffix and path.name.removesuffix(suffix) in self.names:
                 path.rename(self.spool / path.name)
@@ -258,7 +267,9 @@ class _Arrival:
             raise NoRoomError(shortage)
         free = shutil.disk_usage(self.room).free - config.watermarks.min_free_local_bytes
         if sum(entry.sizes) > min(free, 4 * config.segment.max_warc_bytes + _SLACK_BYTES):
-            raise NoRoomError(f"{line.who}: part {entry.name} has {sum(entry.sizes)} bytes, too many for {self.room}")
+            raise NoRoomError(
+                f"{line.who}: part {entry.name} has {sum(entry.sizes)} bytes, too many for {self.room}"
+            )
 
     def acknowledge(self, line: PartsLine, done: tuple[str, ...]) -> None:
         """Have committed parts deleted, and forget them."""

@@ -64,7 +64,9 @@ class Asked:
                     data += message.get("body", b"")
                     is_whole = not message.get("more_body", False)
                     if len(data) > MOST_BODY_BYTES:
-                        raise HTTPException(413, f"The body is too long: at most {MOST_BODY_BYTES} bytes are taken.")
+                        raise HTTPException(
+                            413, f"The body is too long: at most {MOST_BODY_BYTES} bytes are taken."
+                        )
         except TimeoutError as error:
             raise HTTPException(408, f"The body did not come within {BODY_S:g} s.") from error
         return bytes(data)
@@ -155,7 +157,9 @@ class App:
         method = scope["method"]
         handler = methods.get("GET" if method == "HEAD" else method)
         if handler is None:
-            raise HTTPException(405, "Method Not Allowed on this route.", {"allow": ", ".join(methods)})
+            raise HTTPException(
+                405, "Method Not Allowed on this route.", {"allow": ", ".join(methods)}
+            )
         return handler
 
 

@@ -51,7 +51,9 @@ class NewestCaptures:
             return ""
         digest = "" if document.truncated else document.digest or ""
         validators = document.etag, document.last_modified
-        return Earlier(segment, place.warc, place.offset, captured_ms / 1000, digest, *validators).to_text()
+        return Earlier(
+            segment, place.warc, place.offset, captured_ms / 1000, digest, *validators
+        ).to_text()
 
     def _segment_of(self, file: str, since_s: int) -> str:
         if self._clock() >= self._until_s:
@@ -73,7 +75,9 @@ class NewestCaptures:
                 continue
             for node in crawl.folder(folder).segments():
                 reader = SegmentReader(self._stores.storage, crawl.segment(folder, node).path)
-                if len(reader.manifest.history) == 1:  # `compact` and repairs give records new places
+                if (
+                    len(reader.manifest.history) == 1
+                ):  # `compact` and repairs give records new places
                     self._segments |= dict.fromkeys(reader.warc_files, f"{folder}/{node}")
         while len(self._segments) > MOST_FILES:
             del self._segments[next(iter(self._segments))]

@@ -53,7 +53,10 @@ class _Authority:
 
 
 def make_certificates(
-    directory: Path, fetchers: Iterable[str], *, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    directory: Path,
+    fetchers: Iterable[str],
+    *,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> list[Made]:
     """Make missing certificates, and renew those with less than `RENEW_DAYS` left.
 
@@ -76,7 +79,10 @@ def make_certificates(
                 " `krake realtime certificates` again, and copy the new files to the fetchers"
             )
         sides = (SCHEDULER, *fetchers)
-        return [*made, *(_renewed(directory / f"{name}.pem", name, authority, time) for name in sides)]
+        return [
+            *made,
+            *(_renewed(directory / f"{name}.pem", name, authority, time) for name in sides),
+        ]
 
 
 def _authority(directory: Path, time: datetime) -> tuple[_Authority, bool]:
@@ -86,7 +92,9 @@ def _authority(directory: Path, time: datetime) -> tuple[_Authority, bool]:
             key = serialization.load_pem_private_key(key_path.read_bytes(), None)
             certificate = x509.load_pem_x509_certificate(path.read_bytes())
         except ValueError as error:
-            raise ConfigError(f"{path}, {key_path}: are no certificate and key: put back the right files") from error
+            raise ConfigError(
+                f"{path}, {key_path}: are no certificate and key: put back the right files"
+            ) from error
         assert isinstance(key, ec.EllipticCurvePrivateKey)
         return _Authority(certificate, key), False
     key = ec.generate_private_key(ec.SECP256R1())
@@ -107,7 +115,9 @@ def _renewed(path: Path, name: str, authority: _Authority, time: datetime) -> Ma
     key = ec.generate_private_key(ec.SECP256R1())
     issuer = authority.certificate.subject
     builder = _builder(_name(name), issuer, key.public_key(), time, timedelta(days=VALID_DAYS))
-    purpose = ExtendedKeyUsageOID.CLIENT_AUTH if name == SCHEDULER else ExtendedKeyUsageOID.SERVER_AUTH
+    purpose = (
+        ExtendedKeyUsageOID.CLIENT_AUTH if name == SCHEDULER else ExtendedKeyUsageOID.SERVER_AUTH
+    )
     for extension, is_critical in (
         (x509.BasicConstraints(ca=False, path_length=None), True),
         (_usage(signs_certificates=False), True),
@@ -138,7 +148,11 @@ def _end_of(path: Path, authority: _Authority) -> datetime | None:
 
 
 def _builder(
-    name: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, time: datetime, valid: timedelta
+    name: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    time: datetime,
+    valid: timedelta,
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
@@ -209,13 +223,18 @@ class Identity:
         Raises ConfigError, which names the unusable file.
         """
         try:
-            seen = [(status.st_ino, status.st_mtime_ns, status.st_size) for status in map(Path.stat, self._files)]
+            seen = [
+                (status.st_ino, status.st_mtime_ns, status.st_size)
+                for status in map(Path.stat, self._files)
+            ]
             if self._context is None or seen != self._seen:
                 self._context, self._seen = self._read(), seen
         except OSError as error:  # SSLError is an OSError
             problem = f"{self._own}, {self._authority}: cannot be used: {error.strerror or error}"
             if self._context is None:
-                raise ConfigError(f"{problem}: run `krake realtime certificates`, and copy the files") from error
+                raise ConfigError(
+                    f"{problem}: run `krake realtime certificates`, and copy the files"
+                ) from error
             log.warning("the earlier certificates stay in use: %s", problem)
         return self._context
 

@@ -11,13 +11,28 @@ from functools import partial
 from pathlib import Path
 
 from crawl_lib.durable import delete_durable, fsync_dir, reached
-from crawl_lib.errors import DamagedFileError, KeyServerDownError, KeyStoreError, LockedError, StorageError, os_errors
+from crawl_lib.errors import (
+    DamagedFileError,
+    KeyServerDownError,
+    KeyStoreError,
+    LockedError,
+    StorageError,
+    os_errors,
+)
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.frontier import NodeDirectory, NodeLock
 from crawl_lib.realtime.collect import read_run, write_run_again
 from crawl_lib.realtime.places import RUN_FILE
 from crawl_lib.realtime.rows import page_servers
-from crawl_lib.segment import CLOSED_SUFFIX, ROWLESS_SUFFIX, Part, PartWriter, WarcInfo, built_problem, list_parts
+from crawl_lib.segment import (
+    CLOSED_SUFFIX,
+    ROWLESS_SUFFIX,
+    Part,
+    PartWriter,
+    WarcInfo,
+    built_problem,
+    list_parts,
+)
 from crawl_lib.stores import Stores
 from crawl_lib.version import VERSION
 
@@ -51,8 +66,13 @@ def _check_table(stores: Stores, findings: Findings, count: int) -> None:
                 if problem := server.problem():
                     findings.add("pages_damaged", server.name, problem, repair=_FILL)
             if count and not servers:
-                where, problem = ", ".join(stores.config.key_storage.servers), "the table krakepages is not there"
-                findings.add("pages_missing", where, problem, repair=_FILL, severity=Severity.WARNING)
+                where, problem = (
+                    ", ".join(stores.config.key_storage.servers),
+                    "the table krakepages is not there",
+                )
+                findings.add(
+                    "pages_missing", where, problem, repair=_FILL, severity=Severity.WARNING
+                )
     except KeyServerDownError as error:
         again = "bring the key server back, and run `krake fsck` again"
         findings.add("pages_not_checked", "krakepages", str(error), repair=again)
@@ -71,7 +91,9 @@ def repair_live(stores: Stores, *, say: Callable[[str], None], dry_run: bool) ->
     if not folders:
         return []
     try:
-        with NodeLock(stores.node_dir(node), node, 0.0, what="krake fsck --repair", leaves_trace=not dry_run):
+        with NodeLock(
+            stores.node_dir(node), node, 0.0, what="krake fsck --repair", leaves_trace=not dry_run
+        ):
             for folder in folders:
                 for line, act in _repairs(stores, folder):
                     say(line)
@@ -90,10 +112,16 @@ def _repairs(stores: Stores, folder: Path) -> Iterator[tuple[str, Callable[[], N
             yield line, partial(_close_again, stores, folder, part)
     where, problem = _run_problem(folder)
     if problem:
-        yield f"{where}: written again, with the parts that are there", partial(write_run_again, folder / "collect")
+        yield (
+            f"{where}: written again, with the parts that are there",
+            partial(write_run_again, folder / "collect"),
+        )
     where, problem = _built_problem(folder, full=True)
     if problem:
-        yield f"{where}: deleted; the next collection builds the segment again", partial(shutil.rmtree, where)
+        yield (
+            f"{where}: deleted; the next collection builds the segment again",
+            partial(shutil.rmtree, where),
+        )
 
 
 def _run_problem(folder: Path) -> tuple[str, str]:
@@ -155,6 +183,9 @@ def _close_again(stores: Stores, fetcher: Path, part: Part) -> None:
             delete_durable(part.path(suffix))
         reached("realtime.repair.opened")
     if part.warc.exists():
-        prefix, info = part.stem.name.rpartition("-")[0], WarcInfo(VERSION, stores.config_digest, "", "")
+        prefix, info = (
+            part.stem.name.rpartition("-")[0],
+            WarcInfo(VERSION, stores.config_digest, "", ""),
+        )
         with PartWriter(spool, prefix, info, stores.config.segment, has_rows=False) as writer:
             deque(writer.recovered(), 0)

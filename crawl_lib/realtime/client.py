@@ -8,7 +8,16 @@ import msgspec
 import requests
 
 from crawl_lib.errors import BusyError, InputError, KrakeError
-from crawl_lib.realtime.answers import BareAnswer, BareRequest, Decision, Decisions, Page, Pages, Question, Submission
+from crawl_lib.realtime.answers import (
+    BareAnswer,
+    BareRequest,
+    Decision,
+    Decisions,
+    Page,
+    Pages,
+    Question,
+    Submission,
+)
 
 _T = TypeVar("_T")
 TIMEOUT_S = 90.0
@@ -52,14 +61,20 @@ class Client:
 
         `wait_s`: for a document under way, at most 60.
         """
-        query = {"url": url, "wait_s": f"{wait_s:f}", **({} if max_age_s is None else {"max_age_s": f"{max_age_s:f}"})}
+        query = {
+            "url": url,
+            "wait_s": f"{wait_s:f}",
+            **({} if max_age_s is None else {"max_age_s": f"{max_age_s:f}"}),
+        }
         with suppress(_UnknownError):
             return self._said("GET", "/v1/pages", Page, params=query)
         return None
 
     def pages(self, urls: Sequence[str], *, max_age_s: float | None = None) -> list[Page]:
         """Return the pages of 1 to 300 URLs."""
-        return self._said("POST", "/v1/pages:batch", Pages, Question(urls=list(urls), max_age_s=max_age_s)).pages
+        return self._said(
+            "POST", "/v1/pages:batch", Pages, Question(urls=list(urls), max_age_s=max_age_s)
+        ).pages
 
     def fetch(self, url: str, policy: str = "default") -> BareAnswer:
         """Fetch a URL without a trace."""
@@ -80,21 +95,31 @@ class Client:
                     yield event_id, msgspec.json.decode(data, type=Page)
                     data = ""
 
-    def _said(self, method: str, path: str, kind: type[_T], body: object = None, **options: Any) -> _T:
+    def _said(
+        self, method: str, path: str, kind: type[_T], body: object = None, **options: Any
+    ) -> _T:
         data = None if body is None else msgspec.json.encode(body)
         with self._ask(method, path, data=data, **options) as answer:
             try:
                 return msgspec.json.decode(answer.content, type=kind)
             except (msgspec.DecodeError, requests.RequestException) as error:
-                raise KrakeError(f"{self._url}{path}: the answer is not one of this service: {error}") from error
+                raise KrakeError(
+                    f"{self._url}{path}: the answer is not one of this service: {error}"
+                ) from error
 
     def _ask(self, method: str, path: str, **options: Any) -> requests.Response:
         try:
             answer = self._session.request(
-                method, f"{self._url}{path}", timeout=self._timeout_s, allow_redirects=False, **options
+                method,
+                f"{self._url}{path}",
+                timeout=self._timeout_s,
+                allow_redirects=False,
+                **options,
             )
         except requests.RequestException as error:
-            raise KrakeError(f"{self._url}: the real-time service does not answer: {error}") from error
+            raise KrakeError(
+                f"{self._url}: the real-time service does not answer: {error}"
+            ) from error
         if answer.ok:
             return answer
         text = f"{self._url}{path}: {answer.status_code}: {answer.text[:500]}"
@@ -103,7 +128,11 @@ class Client:
             raise BusyError(text, int(retry_after))
         if answer.status_code >= requests.codes.server_error:
             raise KrakeError(text)
-        raise _UnknownError(text) if answer.status_code == requests.codes.not_found else InputError(text)
+        raise (
+            _UnknownError(text)
+            if answer.status_code == requests.codes.not_found
+            else InputError(text)
+        )
 
 
 class _UnknownError(InputError):

@@ -86,7 +86,9 @@ class NoLinks(UrlFilter):
         return False, Rejection.REALTIME
 
 
-def collect_parts(stores: Stores, name: str, *, clock: Callable[[], float] = time.time) -> CollectReport:
+def collect_parts(
+    stores: Stores, name: str, *, clock: Callable[[], float] = time.time
+) -> CollectReport:
     """Make a segment of a fetcher's closed parts.
 
     `name`: of the fetcher, such as `live-0`. Raises LockedError if another collection runs, DamagedFileError for a
@@ -103,7 +105,9 @@ def collect_parts(stores: Stores, name: str, *, clock: Callable[[], float] = tim
             with held(room):
                 return _Collection(stores, name, spool, logs, room, clock).run()
         except BlockingIOError as error:
-            raise LockedError(f"{room}: another collection is at work there; wait for it") from error
+            raise LockedError(
+                f"{room}: another collection is at work there; wait for it"
+            ) from error
 
 
 def read_run(path: Path) -> tuple[str, list[str], list[str]] | None:
@@ -134,7 +138,9 @@ def uncollected(node_dir: Path, name: str) -> set[str]:
     Only committed segments count. Raises DamagedFileError, StorageError.
     """
     run = read_run(NodeDirectory(node_dir).live / name / "collect" / RUN_FILE)
-    return {part.stem.name for part in list_parts(live_spool(node_dir, name))} | set(run[1] if run else ())
+    return {part.stem.name for part in list_parts(live_spool(node_dir, name))} | set(
+        run[1] if run else ()
+    )
 
 
 def write_run_again(room: Path) -> None:
@@ -170,13 +176,20 @@ class _Collection:
         iteration = start_live(self.stores, run_id=run_id, name=self.name, clock=self.clock)
         self.make_rows()
         pages = len(finished_positions(self.room / "spool"))
-        logged = write_submissions([self.room / "submissions" / name for name in logs], self.room / SUBMISSIONS_NAME)
+        logged = write_submissions(
+            [self.room / "submissions" / name for name in logs], self.room / SUBMISSIONS_NAME
+        )
         self.publish(iteration, pages, logged)
         delete_durable(self.room / RUN_FILE)
         reached("realtime.collect.ended")
         self.clear()
         return CollectReport(
-            self.name, iteration.folder, len(parts), pages, logged["submissions"], logged["unreadable"]
+            self.name,
+            iteration.folder,
+            len(parts),
+            pages,
+            logged["submissions"],
+            logged["unreadable"],
         )
 
     def decide(self) -> tuple[str, list[str], list[str]]:
@@ -221,13 +234,17 @@ class _Collection:
     def make_rows(self) -> None:
         """Make the rows of all parts without rows."""
         config, spool = self.stores.config, self.room / "spool"
-        config = replace(config, parse=replace(config.parse, facts=True))  # the service's documents have facts, too
+        config = replace(
+            config, parse=replace(config.parse, facts=True)
+        )  # the service's documents have facts, too
         nothing = NoLinks(config.urls, (), config.traps)
         info = WarcInfo(VERSION, self.stores.config_digest, "", "")  # their first records are there
         positions = count(len(finished_positions(spool)))
         for prefix in sorted({part.stem.name.rpartition("-")[0] for part in list_parts(spool)}):
             with PartWriter(spool, prefix, info, config.segment, clock=self.clock) as writer:
-                handler = PageHandler(config, config.servers, 0, nothing, writer, seeds_widen_scope=False)
+                handler = PageHandler(
+                    config, config.servers, 0, nothing, writer, seeds_widen_scope=False
+                )
                 writer.before_close = handler.drain
                 self._handle(writer, handler, positions)
 

@@ -86,7 +86,10 @@ def document_of(url: str, done: Done) -> Document:
 def unchanged(before: Document, done: Done) -> Document:
     """Return the document of an unchanged page: only the request is new."""
     return msgspec.structs.replace(
-        before, hops=[done.hop], etag=done.etag or before.etag, last_modified=done.last_modified or before.last_modified
+        before,
+        hops=[done.hop],
+        etag=done.etag or before.etag,
+        last_modified=done.last_modified or before.last_modified,
     )
 
 
@@ -105,7 +108,9 @@ def encoded(document: Document) -> bytes:
         data = _encoder.encode(msgspec.structs.replace(document, facts={}, is_cut=True))
     if len(data) > MAX_DATA_BYTES:
         ends = [document.hops[0], document.hops[-1]]
-        short = msgspec.structs.replace(document, facts={}, hops=ends, error=document.error[:200], is_cut=True)
+        short = msgspec.structs.replace(
+            document, facts={}, hops=ends, error=document.error[:200], is_cut=True
+        )
         data = _encoder.encode(short)
     return data
 

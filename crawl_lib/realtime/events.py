@@ -50,7 +50,9 @@ class Subscription:
         elif _ID.fullmatch(last_id) and last_id.count("-") + 1 == len(places):
             times = [int(time) for time in last_id.split("-")]
         else:
-            raise InputError(f"Last-Event-ID is no id of an event: it has {len(places)} times with - between them")
+            raise InputError(
+                f"Last-Event-ID is no id of an event: it has {len(places)} times with - between them"
+            )
         self._times = list(times)
 
     async def events(self) -> AsyncIterator[Event]:

@@ -29,7 +29,16 @@ import uvloop
 
 from crawl_lib.config import Config, from_mapping, to_mapping
 from crawl_lib.errors import KrakeError, ProtocolError, os_error, os_errors
-from crawl_lib.fetch import MIN_TTL_S, HostState, HostStore, Limits, LiveRun, Spans, Turns, user_agent_header
+from crawl_lib.fetch import (
+    MIN_TTL_S,
+    HostState,
+    HostStore,
+    Limits,
+    LiveRun,
+    Spans,
+    Turns,
+    user_agent_header,
+)
 from crawl_lib.frontier import NodeDirectory
 from crawl_lib.realtime.held import CLOCK_S, Held, own_ms
 from crawl_lib.realtime.picture import PROBE_BYTES, picture_facts
@@ -106,7 +115,12 @@ class Fetcher:
     """The fetcher's side of the line, on a running loop. All methods belong to the loop's thread."""
 
     def __init__(
-        self, task: FetcherTask, config: Config, store: HostStore, turns: Turns, stream: asyncio.StreamWriter
+        self,
+        task: FetcherTask,
+        config: Config,
+        store: HostStore,
+        turns: Turns,
+        stream: asyncio.StreamWriter,
     ) -> None:
         self.config = config
         self.loop = asyncio.get_running_loop()
@@ -119,10 +133,17 @@ class Fetcher:
         self._grant = 0
         may_send = self.held.may_send if task.is_leased else None
         self.run = LiveRun(
-            config=config.fetch, retry=config.retry, store=store, turns=turns, caller=self, may_send=may_send
+            config=config.fetch,
+            retry=config.retry,
+            store=store,
+            turns=turns,
+            caller=self,
+            may_send=may_send,
         )
         close_left_open(task, config)
-        self.writer = PartWriter(Path(task.spool), task.prefix, WarcInfo(**task.info), config.segment, has_rows=False)
+        self.writer = PartWriter(
+            Path(task.spool), task.prefix, WarcInfo(**task.info), config.segment, has_rows=False
+        )
         self._reader = AnswerReader(config)
         self._chain = Chain(config.urls, Scope.FETCH)
         self._open: dict[int, _Open] = {}
@@ -156,7 +177,9 @@ class Fetcher:
         elif not self.held.has(wanted.part):
             self.say(Refused(id=wanted.id, rule="not_granted", reason=f"part {wanted.part}"))
         elif wanted.id in self._positions:
-            raise ProtocolError(f"the scheduler: URL {wanted.id} is asked for twice: {wanted.url[:80]}")
+            raise ProtocolError(
+                f"the scheduler: URL {wanted.id} is asked for twice: {wanted.url[:80]}"
+            )
         else:
             position = self._positions[wanted.id] = next(self._numbers)
             self._open[position] = _Open(wanted, self.loop.time())
@@ -164,7 +187,9 @@ class Fetcher:
                 self._learn(wanted)
             taken = TakenUrl(position, bytes.fromhex(wanted.key), queued_of(wanted))
             if error := self._chain.objection(wanted.url):
-                self.on_fetched(taken, Fetched(wanted.url, time.time(), Outcome.FILTERED, error=error))
+                self.on_fetched(
+                    taken, Fetched(wanted.url, time.time(), Outcome.FILTERED, error=error)
+                )
             else:
                 self.run.submit(taken, wanted.later, limits_of(wanted))
 
@@ -271,7 +296,9 @@ class Fetcher:
     def _tell_bytes(self, number: int, fetched: Fetched) -> None:
         for data, is_head in ((fetched.head, True), (fetched.body, False)):
             for start in range(0, len(data), BODY_PIECE_BYTES):
-                self.say(Body(id=number, is_head=is_head, data=data[start : start + BODY_PIECE_BYTES]))
+                self.say(
+                    Body(id=number, is_head=is_head, data=data[start : start + BODY_PIECE_BYTES])
+                )
 
     def say(self, message: Message) -> None:
         """Tell the scheduler something."""
@@ -293,7 +320,12 @@ class Fetcher:
         """
         tasks = [
             asyncio.create_task(work)
-            for work in (self._listen(reader), self._close_parts(), self._tell_time(), self.stopping.wait())
+            for work in (
+                self._listen(reader),
+                self._close_parts(),
+                self._tell_time(),
+                self.stopping.wait(),
+            )
         ]
         run = asyncio.create_task(self.run.run_until_closed())
         try:
@@ -376,7 +408,9 @@ def limits_of(wanted: Fetch) -> Limits:
     """
     if wanted.is_probe:
         return Limits(PROBE_BYTES, frozenset(), wanted.time_limit_s, wanted.left_s)
-    types = None if wanted.mime_types is None else frozenset(kind.lower() for kind in wanted.mime_types)
+    types = (
+        None if wanted.mime_types is None else frozenset(kind.lower() for kind in wanted.mime_types)
+    )
     return Limits(wanted.max_body_bytes, types, wanted.time_limit_s, wanted.left_s)
 
 
@@ -397,7 +431,9 @@ def close_left_open(task: FetcherTask, config: Config) -> None:
     spool = Path(task.spool)
     left = {part.stem.name.rpartition("-")[0] for part in list_parts(spool) if not part.is_rowless}
     for prefix in sorted(left):
-        with PartWriter(spool, prefix, WarcInfo(**task.info), config.segment, has_rows=False) as writer:
+        with PartWriter(
+            spool, prefix, WarcInfo(**task.info), config.segment, has_rows=False
+        ) as writer:
             deque(writer.recovered(), 0)
 
 
@@ -407,7 +443,9 @@ def address_spans(config: Config, stream: asyncio.StreamWriter) -> Spans | None:
         return None
 
     def ask(name: str, turns: int, start_s: float) -> None:
-        asked = AskTurn(address=name.removeprefix("ip "), turns=turns, start_s=start_s, now_ms=own_ms())
+        asked = AskTurn(
+            address=name.removeprefix("ip "), turns=turns, start_s=start_s, now_ms=own_ms()
+        )
         stream.write(asked.to_line())
 
     return Spans(ask, lambda name, rest_s: None, addresses=True, hosts=False)
@@ -510,9 +548,13 @@ def start_fetcher(
     with os_errors(spool, "cannot be made"):
         spool.mkdir(parents=True, exist_ok=True)
         NodeDirectory(node_dir).hosts.mkdir(exist_ok=True)
-    info = WarcInfo(VERSION, digest, user_agent_header(config.fetch), config.fetch.robots, f"{LIVE_LIST}/{name}")
+    info = WarcInfo(
+        VERSION, digest, user_agent_header(config.fetch), config.fetch.robots, f"{LIVE_LIST}/{name}"
+    )
     prefix = part_prefix(str(time.time_ns() // 1_000_000), name, 0)
-    task = FetcherTask(to_mapping(config), name, str(node_dir), str(spool), prefix, asdict(info), part_s, is_leased)
+    task = FetcherTask(
+        to_mapping(config), name, str(node_dir), str(spool), prefix, asdict(info), part_s, is_leased
+    )
     with log_path.open("wb") as log:
         line = json.dumps(asdict(task)).encode() + b"\n"
         return FetcherProcess(fork_server(_PROGRAM).fork(line, log.fileno(), lock))

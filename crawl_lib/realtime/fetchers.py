@@ -92,7 +92,9 @@ class Fetchers:
 
     async def fetch_bare(self, **wanted: Any) -> Bare:
         """Have a URL fetched without a trace. Raises StoppedError."""
-        return await self._asked(wanted["part"], lambda link: link.fetch_bare(**wanted)) or Bare(_NOT_HERE, b"", b"")
+        return await self._asked(wanted["part"], lambda link: link.fetch_bare(**wanted)) or Bare(
+            _NOT_HERE, b"", b""
+        )
 
     async def _asked(self, part: int, ask: Callable[[RemoteLink], Awaitable[_T]]) -> _T | None:
         """Ask the fetcher with a part.

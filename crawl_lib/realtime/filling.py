@@ -80,7 +80,9 @@ def fill_table(stores: Stores, *, clock: Callable[[], float] = time.time) -> Fil
     """
     config = stores.config
     if not config.order.has_crawldb:
-        raise ConfigError("frontier.order: only a crawl of the real-time service has a table, and needs crawldb")
+        raise ConfigError(
+            "frontier.order: only a crawl of the real-time service has a table, and needs crawldb"
+        )
     node = config.servers[0]
     directory = stores.node_dir(node)
     directory.mkdir(parents=True, exist_ok=True)
@@ -100,7 +102,9 @@ def fill_table(stores: Stores, *, clock: Callable[[], float] = time.time) -> Fil
 
 
 class _Fill:
-    def __init__(self, stores: Stores, servers: Sequence[PageServer], clock: Callable[[], float]) -> None:
+    def __init__(
+        self, stores: Stores, servers: Sequence[PageServer], clock: Callable[[], float]
+    ) -> None:
         self.stores, self.servers = stores, servers
         self.since_s = clock() - realtime_of(stores.config).keep_s
         self.reader = AnswerReader(stores.config)
@@ -152,7 +156,9 @@ class _Fill:
             for key, row in server.states([*own]).items():
                 if row.due_ms is not None or row.fetched_ms >= own[key].fetched_ms:
                     del own[key]
-            server.put([(part_of(host_of(request_of(row.request).url)), row) for row in own.values()])
+            server.put(
+                [(part_of(host_of(request_of(row.request).url)), row) for row in own.values()]
+            )
             count += len(own)
         return count
 
@@ -164,7 +170,9 @@ class _Fill:
             newest: dict[bytes, Row] = {}
             for taken, fetched, position in _captures(reader, file):
                 self.stores.go_on()
-                self.stores.report(reading=f"{segment.path}/{file}", done=self.report.captures, unit="pages")
+                self.stores.report(
+                    reading=f"{segment.path}/{file}", done=self.report.captures, unit="pages"
+                )
                 self.report.captures += 1
                 if fetched.time >= self.since_s and taken.key not in reader.dropped:
                     row = self._row(taken, fetched, position, newest.get(taken.key))
@@ -174,7 +182,9 @@ class _Fill:
                     newest = {}
             self.report.filled += self._put([*newest.values()])
 
-    def _row(self, taken: TakenUrl, fetched: Fetched, position: Position, before: Row | None) -> Row | None:
+    def _row(
+        self, taken: TakenUrl, fetched: Fetched, position: Position, before: Row | None
+    ) -> Row | None:
         """Return the row of a capture.
 
         None: the visit found no change of an unknown page.
@@ -182,14 +192,18 @@ class _Fill:
         told = self.reader.read(fetched)
         document = _document(taken, fetched, told, position)
         via = taken.queued.via
-        request = Request(url=fetched.url, redirects=taken.queued.redirects, via=via.hex() if via else None)
+        request = Request(
+            url=fetched.url, redirects=taken.queued.redirects, via=via.hex() if via else None
+        )
         if fetched.outcome is Outcome.NOT_MODIFIED or fetched.revisits is not None:
             before = before or self._server(taken.key).read([taken.key]).get(taken.key)
             if before is None or before.data is None:
                 return None
             document = structs.replace(decoded(before.data), hops=document.hops)
         elif told.target is not None:
-            if problem := no_target(request, told.target, self.filter, self.stores.config.fetch.max_redirects):
+            if problem := no_target(
+                request, told.target, self.filter, self.stores.config.fetch.max_redirects
+            ):
                 document = ended(document, *problem)
             else:
                 request = structs.replace(request, hop=document.hops[0], target=told.target)
@@ -260,7 +274,9 @@ def _row_of(key: bytes, request: Request, document: Document, fetched_ms: int) -
     The row of a redirect waits for the target.
     """
     target = None if request.target is None else bytes.fromhex(request.target.key)
-    good_until_ms = document.retry_at * 1000 if document.retry_at else fetched_ms + again_ms(document, _POLICY)
+    good_until_ms = (
+        document.retry_at * 1000 if document.retry_at else fetched_ms + again_ms(document, _POLICY)
+    )
     return Row(
         key=key,
         due_ms=None,

@@ -30,7 +30,14 @@ from crawl_lib.realtime.certificates import Identity
 from crawl_lib.realtime.fetcher import STOP_S, FetcherProcess, start_fetcher
 from crawl_lib.realtime.link import FetcherDiedError, TakenError
 from crawl_lib.realtime.places import live_spool
-from crawl_lib.realtime.protocol import MAX_LINE_BYTES, PROTOCOL_VERSION, Hello, LineReader, Parting, Setup
+from crawl_lib.realtime.protocol import (
+    MAX_LINE_BYTES,
+    PROTOCOL_VERSION,
+    Hello,
+    LineReader,
+    Parting,
+    Setup,
+)
 from crawl_lib.realtime.spooling import ToGate, answers
 
 SILENCE_S = 2.0
@@ -65,7 +72,9 @@ class FetcherPlace:
 class Gate:
     """The port of a fetcher. All methods belong to the loop's thread."""
 
-    def __init__(self, place: FetcherPlace, identity: Identity, lock: int, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, place: FetcherPlace, identity: Identity, lock: int, clock: Callable[[], float]
+    ) -> None:
         """Prepare a gate, which listens to nobody yet.
 
         `lock`: the descriptor of the directory's lock. `clock`: monotonic seconds.
@@ -112,12 +121,21 @@ class Gate:
         except (KrakeError, OSError, ValueError) as error:  # ValueError: a line above the limit
             log.warning("%s: %s", peer, error)
             with contextlib.suppress(KrakeError, OSError):
-                is_death, is_taken = isinstance(error, FetcherDiedError), isinstance(error, TakenError)
-                writer.write(Parting(reason=str(error)[:1000], is_death=is_death, is_taken=is_taken).to_line())
+                is_death, is_taken = (
+                    isinstance(error, FetcherDiedError),
+                    isinstance(error, TakenError),
+                )
+                writer.write(
+                    Parting(
+                        reason=str(error)[:1000], is_death=is_death, is_taken=is_taken
+                    ).to_line()
+                )
         finally:
             writer.close()
 
-    async def _secured(self, connection: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _secured(
+        self, connection: socket.socket
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Make the handshake of TLS, with the context of the current files."""
         loop = asyncio.get_running_loop()
         connection.setblocking(False)
@@ -125,11 +143,16 @@ class Gate:
         reader = asyncio.StreamReader(MAX_LINE_BYTES)
         protocol = asyncio.StreamReaderProtocol(reader)
         transport, _ = await loop.connect_accepted_socket(
-            lambda: protocol, connection, ssl=self._identity.context(), ssl_handshake_timeout=HANDSHAKE_S
+            lambda: protocol,
+            connection,
+            ssl=self._identity.context(),
+            ssl_handshake_timeout=HANDSHAKE_S,
         )
         return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
-    async def _hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: str) -> None:
+    async def _hear(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: str
+    ) -> None:
         """Carry out the lines of a scheduler, or of a collector."""
         lines: LineReader[ToGate] = LineReader(ToGate, peer)
         wait_s = FIRST_LINES_S
@@ -149,7 +172,9 @@ class Gate:
                     async with asyncio.timeout(IDLE_S):
                         await writer.drain()
 
-    async def _relay(self, setup: Setup, peer: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _relay(
+        self, setup: Setup, peer: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         """Start a fetcher for a scheduler, and carry their lines.
 
         The end of either one ends both.
@@ -205,7 +230,11 @@ class _Relay:
     """
 
     def __init__(
-        self, peer: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, clock: Callable[[], float]
+        self,
+        peer: str,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        clock: Callable[[], float],
     ) -> None:
         self.peer, self._reader, self._writer, self._clock = peer, reader, writer, clock
         self.heard_s = clock()

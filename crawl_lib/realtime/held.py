@@ -30,7 +30,9 @@ def own_ms() -> int:
 class Held:
     """The grants of a scheduler: which parts, since when, and until when."""
 
-    def __init__(self, config: FetchConfig, store: HostStore, now_ms: Callable[[], int] = own_ms) -> None:
+    def __init__(
+        self, config: FetchConfig, store: HostStore, now_ms: Callable[[], int] = own_ms
+    ) -> None:
         """Begin without parts.
 
         `store`: with the delays of hosts. `now_ms`: the fetcher's own clock.
@@ -41,7 +43,10 @@ class Held:
         self._told: dict[str, float | None] = {}
 
     def grant(
-        self, parts: Iterable[tuple[int, int]], until_ms: int | None, unowned: Iterable[tuple[int, int]] = ()
+        self,
+        parts: Iterable[tuple[int, int]],
+        until_ms: int | None,
+        unowned: Iterable[tuple[int, int]] = (),
     ) -> None:
         """Hold these ranges of parts, and no others.
 
@@ -51,7 +56,9 @@ class Held:
         earlier = self._since_ms if now_ms < self._until_ms else {}
         new_ms = now_ms if until_ms is not None else float("-inf")
         fresh = dict.fromkeys(_numbers(unowned), float("-inf"))
-        self._since_ms = {part: earlier.get(part, fresh.get(part, new_ms)) for part in _numbers(parts)}
+        self._since_ms = {
+            part: earlier.get(part, fresh.get(part, new_ms)) for part in _numbers(parts)
+        }
         self._until_ms = until_ms if until_ms is not None else float("inf")
 
     def set_config(self, config: FetchConfig) -> None:

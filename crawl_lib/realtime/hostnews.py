@@ -61,7 +61,9 @@ class HostNews:
         """Write what a fetcher has learned of the host of a URL."""
         is_other = state.robots is not None and state.robots.authority != authority
         if is_other or state.host.host != host_of(f"{authority}/"):
-            log.warning("a fetcher told of %s, and was asked for %s", state.host.host[:100], authority)
+            log.warning(
+                "a fetcher told of %s, and was asked for %s", state.host.host[:100], authority
+            )
             return
         try:
             await self._store.put_host(authority, _encoder.encode(state))

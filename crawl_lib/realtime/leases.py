@@ -58,7 +58,9 @@ def wanted_parts(fetcher: str, members: frozenset[str]) -> tuple[int, ...]:
     A member more or less moves its own parts only (rendezvous hashing).
     """
     known = sorted(members)
-    return tuple(part for part in range(PARTS) if max(known, key=lambda name: _weight(name, part)) == fetcher)
+    return tuple(
+        part for part in range(PARTS) if max(known, key=lambda name: _weight(name, part)) == fetcher
+    )
 
 
 def _weight(fetcher: str, part: int) -> bytes:
@@ -100,17 +102,31 @@ class LeaseTable:
             lessee.unowned = frozenset(int(part) for (part,) in self.server.ask("lease_free.sql"))
             self.server.run("lease_begin.sql", **lessee.words)
         self.server.run("lease_seen.sql", **lessee.words)
-        lines = {_text(name): _text(line) for name, line in self.server.ask("lease_members.sql", seen=_ms(SEEN_S))}
+        lines = {
+            _text(name): _text(line)
+            for name, line in self.server.ask("lease_members.sql", seen=_ms(SEEN_S))
+        }
         if lines.get(lessee.fetcher) != lessee.line:
             lessee.has_begun = False
             return {}
         wanted = wanted_parts(lessee.fetcher, frozenset(lines))
         if wanted:
             parts = ",".join(map(str, wanted))
-            self.server.run("lease_take.sql", **lessee.words, lease=_ms(LEASE_S), parts=parts, begins=int(begins))
-        held = {int(part): int(epoch) for part, epoch in self.server.ask("lease_held.sql", **lessee.words)}
+            self.server.run(
+                "lease_take.sql",
+                **lessee.words,
+                lease=_ms(LEASE_S),
+                parts=parts,
+                begins=int(begins),
+            )
+        held = {
+            int(part): int(epoch)
+            for part, epoch in self.server.ask("lease_held.sql", **lessee.words)
+        }
         if lessee.asked is not None and (left := held.keys() - lessee.asked - set(wanted)):
-            self.server.run("lease_leave.sql", **lessee.words, parts=",".join(map(str, sorted(left))))
+            self.server.run(
+                "lease_leave.sql", **lessee.words, parts=",".join(map(str, sorted(left)))
+            )
         return {part: held[part] for part in wanted if part in held}
 
     def give_back(self, lessee: Lessee) -> None:
@@ -123,7 +139,8 @@ class LeaseTable:
             if not self.server.ask(f"lease_columns{self.server.SUFFIX}"):
                 self.server.run("lease_drop.sql")
             self.server.run(
-                f"create_leases{self.server.SUFFIX}", rows=",".join(f"({part},'',0,0)" for part in range(PARTS))
+                f"create_leases{self.server.SUFFIX}",
+                rows=",".join(f"({part},'',0,0)" for part in range(PARTS)),
             )
             self._is_there = True
 

@@ -32,7 +32,9 @@ class TokenBuckets:
         left = min(room, left + (now_s - then_s) * per_s)
         if left < number:
             self._buckets[name] = (left, now_s)
-            raise BusyError("the token submits more URLs than its rate allows", int((number - left) / per_s) + 1)
+            raise BusyError(
+                "the token submits more URLs than its rate allows", int((number - left) / per_s) + 1
+            )
         self._buckets[name] = (left - number, now_s)
 
 
@@ -56,7 +58,9 @@ class Repeats:
         self._kept: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
         self._bytes = 0
 
-    async def once(self, token: str, key: str, body: bytes, make: Callable[[], Awaitable[bytes]]) -> bytes:
+    async def once(
+        self, token: str, key: str, body: bytes, make: Callable[[], Awaitable[bytes]]
+    ) -> bytes:
         """Return the answer of the first request with this key.
 
         `make` makes the answer if this request is the first. Raises InputError if the first request had another body,
@@ -67,7 +71,9 @@ class Repeats:
         kept = self._kept.get((token, key))
         if kept is not None:
             if kept.digest != digest:
-                raise InputError("the Idempotency-Key was used for another body: use a new key for each submission")
+                raise InputError(
+                    "the Idempotency-Key was used for another body: use a new key for each submission"
+                )
             return await asyncio.shield(kept.answer)
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._kept[token, key] = _Kept(digest, future, self._clock())
@@ -75,7 +81,9 @@ class Repeats:
             answer = await make()
         except BaseException as error:
             del self._kept[token, key]
-            future.set_exception(error if isinstance(error, Exception) else BusyError("the first request was ended"))
+            future.set_exception(
+                error if isinstance(error, Exception) else BusyError("the first request was ended")
+            )
             future.exception()  # nobody may be waiting
             raise
         future.set_result(answer)

@@ -31,18 +31,34 @@ METRICS = (
     ServiceMetric("queue_age_seconds", "gauge", "how long the oldest due row waits", "server"),
     ServiceMetric("decisions_total", "counter", "submitted URLs, by decision", "decision"),
     ServiceMetric("outcomes_total", "counter", "requests of the fetcher, by outcome", "outcome"),
-    ServiceMetric("latency_seconds", "histogram", "from the start of the work on a URL to its document", "le"),
-    ServiceMetric("fetcher_restarts_total", "counter", "fetchers that died, and were started again"),
+    ServiceMetric(
+        "latency_seconds", "histogram", "from the start of the work on a URL to its document", "le"
+    ),
+    ServiceMetric(
+        "fetcher_restarts_total", "counter", "fetchers that died, and were started again"
+    ),
     ServiceMetric("start_time_seconds", "gauge", "POSIX time of the start of the service"),
     ServiceMetric("store_failed_total", "counter", "calls of a key server that failed"),
-    ServiceMetric("task_failed_total", "counter", "tasks of the service that failed: the log has each"),
-    ServiceMetric("rows_swept_total", "counter", "rows that were deleted for their age (realtime.keep_s)"),
+    ServiceMetric(
+        "task_failed_total", "counter", "tasks of the service that failed: the log has each"
+    ),
+    ServiceMetric(
+        "rows_swept_total", "counter", "rows that were deleted for their age (realtime.keep_s)"
+    ),
     ServiceMetric("rows_damaged_total", "counter", "damaged rows that were met"),
-    ServiceMetric("submissions_left_out_total", "counter", "submissions that the log of submissions lacks"),
+    ServiceMetric(
+        "submissions_left_out_total", "counter", "submissions that the log of submissions lacks"
+    ),
     ServiceMetric("parts", "gauge", "parts of hosts that a fetcher has, of 256 in all", "fetcher"),
-    ServiceMetric("uncollected_parts", "gauge", "closed parts that wait for the collection", "fetcher"),
-    ServiceMetric("uncollected_seconds", "gauge", "age of the oldest part or log that waits for it", "fetcher"),
-    ServiceMetric("spool_free_bytes", "gauge", "free bytes of the disk with a fetcher's parts", "fetcher"),
+    ServiceMetric(
+        "uncollected_parts", "gauge", "closed parts that wait for the collection", "fetcher"
+    ),
+    ServiceMetric(
+        "uncollected_seconds", "gauge", "age of the oldest part or log that waits for it", "fetcher"
+    ),
+    ServiceMetric(
+        "spool_free_bytes", "gauge", "free bytes of the disk with a fetcher's parts", "fetcher"
+    ),
 )
 """All metrics, in the order of the text; `docs/realtime.md` has the same table, as a test checks.
 
@@ -71,7 +87,9 @@ async def metrics_text(service: Scheduler) -> str:
         **{f"{name}_total": {"": service.counts[name]} for name in _COUNTED},
         **await _fetchers(service),
     }
-    return "".join(f"{line}\n" for metric in METRICS for line in _lines(metric, values[metric.name]))
+    return "".join(
+        f"{line}\n" for metric in METRICS for line in _lines(metric, values[metric.name])
+    )
 
 
 def _lines(metric: ServiceMetric, values: Mapping[str, float]) -> Iterator[str]:
@@ -115,7 +133,9 @@ async def _fetchers(service: Scheduler) -> dict[str, dict[str, float]]:
     """
     links = service.link.links if isinstance(service.link, Fetchers) else (service.link,)
     found: dict[str, dict[str, float]] = {name: {} for name in _OF_FETCHERS}
-    for link, there in zip(links, await asyncio.gather(*(link.backlog() for link in links)), strict=True):
+    for link, there in zip(
+        links, await asyncio.gather(*(link.backlog() for link in links)), strict=True
+    ):
         here = _backlog_here(service, link.name)
         both = [backlog for backlog in (there, here) if backlog]
         label = f'{{fetcher="{link.name}"}}'

@@ -225,7 +225,12 @@ class PageServer(ABC):
         together: dict[bytes, Wish] = {}
         names = sorted({wish.repeat for wish in wishes if wish.repeat})
         known = (
-            {bytes(name) for (name,) in self._selected(self._text("repeats.sql", keys=_list(names)))} if names else ()
+            {
+                bytes(name)
+                for (name,) in self._selected(self._text("repeats.sql", keys=_list(names)))
+            }
+            if names
+            else ()
         )
         for given in wishes:
             wish = replace(given, shares=0) if given.repeat in known else given
@@ -253,7 +258,11 @@ class PageServer(ABC):
         The caller submits the targets afterwards.
         """
         for hop in _in_order({hop.key: hop for hop in hops}):
-            values = {"target": _blob(hop.target), "request": _blob(hop.request), "epoch": hop.epoch}
+            values = {
+                "target": _blob(hop.target),
+                "request": _blob(hop.request),
+                "epoch": hop.epoch,
+            }
             self._changed(self._text("follow.sql", hash=_blob(hop.key), **values))
 
     def tried(self, keys: Sequence[bytes]) -> None:
@@ -271,15 +280,23 @@ class PageServer(ABC):
 
     def due(self, after: Mark, limit: int, parts: Collection[int] = ALL_PARTS) -> list[Row]:
         """Return due rows, the oldest first, from a mark on."""
-        found = self._found("due.sql", parts=",".join(map(str, parts)), limit=limit, **_marked(after))
+        found = self._found(
+            "due.sql", parts=",".join(map(str, parts)), limit=limit, **_marked(after)
+        )
         return list(found.values())
 
-    def waiting(self, target: bytes, key: bytes, limit: int, parts: Collection[int] = ALL_PARTS) -> list[Row]:
+    def waiting(
+        self, target: bytes, key: bytes, limit: int, parts: Collection[int] = ALL_PARTS
+    ) -> list[Row]:
         """Return waiting rows of parts by target and key.
 
         They begin at the given target and key.
         """
-        words = {"target": _blob(target), "after_key": _blob(key), "parts": ",".join(map(str, parts))}
+        words = {
+            "target": _blob(target),
+            "after_key": _blob(key),
+            "parts": ",".join(map(str, parts)),
+        }
         return list(self._found("waiting.sql", limit=limit, **words).values())
 
     def written_ms(self, key: bytes, epoch: int) -> int | None:
@@ -297,7 +314,10 @@ class PageServer(ABC):
 
     def put_hosts(self, rows: Mapping[str, bytes]) -> None:
         """Write what fetchers know of hosts, by authority."""
-        values = (f"({_blob(key_of(name))},{_blob(name.encode())},{self.NOW},{_blob(rows[name])})" for name in rows)
+        values = (
+            f"({_blob(key_of(name))},{_blob(name.encode())},{self.NOW},{_blob(rows[name])})"
+            for name in rows
+        )
         self._changed(self._text("hosts_put.sql", rows=",".join(values)))
 
     def rates(self) -> tuple[Rate, ...]:
@@ -350,7 +370,9 @@ class PageServer(ABC):
         marks = self.events(after, limit)
         deleted = 0
         if marks:
-            deleted = self._changed(self._text("sweep.sql", keys=_list([mark.key for mark in marks]), keep_ms=keep_ms))
+            deleted = self._changed(
+                self._text("sweep.sql", keys=_list([mark.key for mark in marks]), keep_ms=keep_ms)
+            )
         return Swept(len(marks), deleted, marks[-1] if marks else Mark())
 
     def delete(self, keys: Sequence[bytes]) -> int:
@@ -371,12 +393,16 @@ class PageServer(ABC):
         They replace rows with these keys. No service may work meanwhile.
         """
         for start in range(0, len(rows), STATEMENT_DOCUMENTS):
-            some = ",".join(_values(part, row) for part, row in rows[start : start + STATEMENT_DOCUMENTS])
+            some = ",".join(
+                _values(part, row) for part, row in rows[start : start + STATEMENT_DOCUMENTS]
+            )
             self._changed(self._text("put.sql", rows=some))
 
     def queue(self, parts: Sequence[int] = ALL_PARTS) -> DueRows:
         """Count the due rows."""
-        ((due, oldest_ms, now_ms),) = self._selected(self._text("counts.sql", parts=",".join(map(str, parts))))
+        ((due, oldest_ms, now_ms),) = self._selected(
+            self._text("counts.sql", parts=",".join(map(str, parts)))
+        )
         return DueRows(due, max(0, now_ms - oldest_ms))
 
     def now_ms(self) -> int:
@@ -421,7 +447,9 @@ def rows_of(selected: Iterable[Any]) -> dict[bytes, Row]:
     found = {}
     for key, due, fetched, again, shared, tries, shares, waits, request, data in selected:
         waits_for = None if waits is None else bytes(waits)
-        found[bytes(key)] = Row(bytes(key), due, fetched, again, shared, tries, shares, waits_for, bytes(request), data)
+        found[bytes(key)] = Row(
+            bytes(key), due, fetched, again, shared, tries, shares, waits_for, bytes(request), data
+        )
     return found
 
 
@@ -456,7 +484,13 @@ def max_age_ms(wish: Wish) -> int:
 
 def _both(one: Wish, other: Wish) -> Wish:
     age_ms = min(max_age_ms(one), max_age_ms(other))
-    return Wish(one.key, one.part, one.request, one.shares + other.shares, None if age_ms == _NEVER_MS else age_ms)
+    return Wish(
+        one.key,
+        one.part,
+        one.request,
+        one.shares + other.shares,
+        None if age_ms == _NEVER_MS else age_ms,
+    )
 
 
 def _in_order(by_key: Mapping[bytes, Any]) -> list[Any]:

@@ -32,7 +32,9 @@ class MySqlPages(MySqlServer, PageServer):
 
     NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000"
 
-    def __init__(self, name: str, *, clock: Callable[[], float] = time.monotonic, **options: Any) -> None:
+    def __init__(
+        self, name: str, *, clock: Callable[[], float] = time.monotonic, **options: Any
+    ) -> None:
         MySqlServer.__init__(self, name, **options)
         PageServer.__init__(self, clock=clock)
 
@@ -125,5 +127,7 @@ def _together(connection: Connection[Any], statements: Sequence[str]) -> None:
 
 def _next_epoch(now: str, connection: Connection[Any]) -> int:
     # Leases have their times as epochs: a service without leases may follow on one with leases.
-    connection.query(f"UPDATE krakepagesepoch SET epoch = LAST_INSERT_ID(GREATEST(epoch + 1, {now}))")
+    connection.query(
+        f"UPDATE krakepagesepoch SET epoch = LAST_INSERT_ID(GREATEST(epoch + 1, {now}))"
+    )
     return int(connection.insert_id())  # type: ignore[no-untyped-call]

@@ -30,7 +30,9 @@ class SqlitePages(PageServer):
     SUFFIX = ".sqlite.sql"
     IS_FILE = True
 
-    def __init__(self, path: Path, *, timeout_s: float = 30.0, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, path: Path, *, timeout_s: float = 30.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         super().__init__(clock=clock)
         self.name, self.path = str(path), path
         self._timeout_s = timeout_s

@@ -43,7 +43,9 @@ class Probes:
         """
         service = self._service
         try:
-            canonical = service.filter.chain.normalize(canonicalize(url, max_length_chars=service.max_length_chars))
+            canonical = service.filter.chain.normalize(
+                canonicalize(url, max_length_chars=service.max_length_chars)
+            )
         except UrlError as error:
             return {"url": url, "outcome": "refused", "error": error.reason}
         asked_s, task = self._known.pop(canonical, (0.0, None))

@@ -330,10 +330,14 @@ class LineReader(Generic[_Said]):
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ProtocolError(f"{self._who}: a malformed line: {error}: {line[:80]!r}") from error
         if isinstance(message, Hello) == (self.hello is not None):
-            raise ProtocolError(f"{self._who}: {'a second' if self.hello else 'no'} hello: {line[:80]!r}")
+            raise ProtocolError(
+                f"{self._who}: {'a second' if self.hello else 'no'} hello: {line[:80]!r}"
+            )
         if not isinstance(message, Hello):
             return message
         if message.version != PROTOCOL_VERSION:
-            raise ProtocolError(f"{self._who}: speaks version {message.version}, and we speak {PROTOCOL_VERSION}")
+            raise ProtocolError(
+                f"{self._who}: speaks version {message.version}, and we speak {PROTOCOL_VERSION}"
+            )
         self.hello = message
         return None

@@ -34,7 +34,9 @@ def rated(config: FetchConfig, rates: Collection[Rate]) -> FetchConfig:
     The longest domain that matches counts.
     """
     longest_first = sorted(rates, key=lambda rate: -len(rate.domain))
-    entries = [HostConfig("domain", rate.domain, rate.delay_s, rate.connections) for rate in longest_first]
+    entries = [
+        HostConfig("domain", rate.domain, rate.delay_s, rate.connections) for rate in longest_first
+    ]
     return replace(config, hosts=(*entries, *config.hosts))
 
 
@@ -64,7 +66,9 @@ def change_rate(stores: Stores, rate: Rate | None) -> tuple[Rate, ...]:
     Raises InputError beyond `MOST_RATES`, KeyStoreError.
     """
     config = stores.config.key_storage
-    with closing(connect_pages(config, stores.secrets.key_storage_password, config.servers[0])) as server:
+    with closing(
+        connect_pages(config, stores.secrets.key_storage_password, config.servers[0])
+    ) as server:
         server.ensure()
         if rate is not None:
             require_few(server.rates(), rate)
@@ -75,4 +79,6 @@ def change_rate(stores: Stores, rate: Rate | None) -> tuple[Rate, ...]:
 def require_few(rates: Collection[Rate], rate: Rate) -> None:
     """Raise InputError if another rate is one too many."""
     if len(rates) >= MOST_RATES and rate.domain not in {one.domain for one in rates}:
-        raise InputError(f"there are {MOST_RATES} rates already: remove one, or set fetch.hosts in the config")
+        raise InputError(
+            f"there are {MOST_RATES} rates already: remove one, or set fetch.hosts in the config"
+        )

@@ -58,12 +58,21 @@ def facts_of(page: ParsedPage) -> dict[str, Any]:
 
     They are texts, the `image` with its size, and all `sources`.
     """
-    said = {name: value for name, value in (page.metadata or Metadata())._asdict().items() if value is not None}
+    said = {
+        name: value
+        for name, value in (page.metadata or Metadata())._asdict().items()
+        if value is not None
+    }
     facts: dict[str, Any] = {name: value[0] for name, value in said.items()}
     if image := (page.metadata or Metadata()).image:
         size = {"width": image.width, "height": image.height}
-        facts["image"] = {"url": image.url, **{name: pixels for name, pixels in size.items() if pixels is not None}}
-    return {**facts, "sources": {name: value.source for name, value in said.items()}} if facts else {}
+        facts["image"] = {
+            "url": image.url,
+            **{name: pixels for name, pixels in size.items() if pixels is not None},
+        }
+    return (
+        {**facts, "sources": {name: value.source for name, value in said.items()}} if facts else {}
+    )
 
 
 class AnswerReader:
@@ -86,9 +95,14 @@ class AnswerReader:
         if not fetched.head:
             return Told()
         headers = parse_head(fetched.head)
-        told = Told(etag=_validator(headers.get("etag")), last_modified=_validator(headers.get("last-modified")))
+        told = Told(
+            etag=_validator(headers.get("etag")),
+            last_modified=_validator(headers.get("last-modified")),
+        )
         if fetched.outcome is Outcome.REDIRECT:
-            return replace(told, target=self._target(fetched.url, headers.location or "", "redirect"))
+            return replace(
+                told, target=self._target(fetched.url, headers.location or "", "redirect")
+            )
         if fetched.outcome is not Outcome.OK:
             return told
         return self._read_content(fetched, headers, told)
@@ -100,15 +114,22 @@ class AnswerReader:
         told = replace(told, mime=mime, length=None if is_cut else len(content.data))
         page = self._page(fetched.url, headers, content, mime, is_cut=is_cut)
         said = directives_of(
-            page.meta_robots or "", headers.all("x-robots-tag"), user_agent=self._token, now=time.time()
+            page.meta_robots or "",
+            headers.all("x-robots-tag"),
+            user_agent=self._token,
+            now=time.time(),
         )
         robots = Robots(noindex=said.noindex, noarchive=said.noarchive, nosnippet=said.nosnippet)
         facts = facts_of(page)
         if said.nosnippet and facts.pop("description", None) is not None:
             del facts["sources"]["description"]
-        return replace(told, target=self._refresh(page, headers), robots=robots, facts=bounded(facts))
+        return replace(
+            told, target=self._refresh(page, headers), robots=robots, facts=bounded(facts)
+        )
 
-    def _page(self, url: str, headers: Headers, content: Content, mime: str | None, *, is_cut: bool) -> ParsedPage:
+    def _page(
+        self, url: str, headers: Headers, content: Content, mime: str | None, *, is_cut: bool
+    ) -> ParsedPage:
         """Read the page; of content of another type, its Refresh field."""
         data = content.data if mime in HTML_TYPES else b""
         charset, is_xml = headers.content_type[1], mime == XHTML
@@ -143,7 +164,9 @@ class AnswerReader:
         """Resolve a reference; None for an invalid target."""
         self._resolver.enter(base)
         target, _ = self._resolver.find(reference)
-        return None if target.rejection else PageTarget(url=target.url, key=target.key.hex(), how=how)
+        return (
+            None if target.rejection else PageTarget(url=target.url, key=target.key.hex(), how=how)
+        )
 
 
 def bounded(facts: dict[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,13 @@ from crawl_lib.errors import ConfigError, KeyStoreError, KrakeError, ProtocolErr
 from crawl_lib.realtime.certificates import Identity
 from crawl_lib.realtime.hostnews import HostNews
 from crawl_lib.realtime.leases import GRANT_S, Leases, Lessee, ranges_of
-from crawl_lib.realtime.link import FetcherDiedError, FetcherLink, LinkedFetcher, PendingFetch, TakenError
+from crawl_lib.realtime.link import (
+    FetcherDiedError,
+    FetcherLink,
+    LinkedFetcher,
+    PendingFetch,
+    TakenError,
+)
 from crawl_lib.realtime.protocol import (
     PROTOCOL_VERSION,
     Clock,
@@ -68,11 +74,15 @@ def setup_of(config: Config, digest: str, name: str) -> Setup:
     needed: dict[str, Any] = {"servers": [name], "dfs_primary": "/nowhere"}
     if config.realtime is not None:
         needed["realtime"] = {"share_turns": config.realtime.share_turns}
-    setup = Setup(config={**needed, **{section: mapping[section] for section in SECTIONS}}, digest=digest)
+    setup = Setup(
+        config={**needed, **{section: mapping[section] for section in SECTIONS}}, digest=digest
+    )
     try:
         setup.to_line()
     except ProtocolError as error:
-        raise ConfigError(f"urls: too many rules for a fetcher on another machine: {error}") from error
+        raise ConfigError(
+            f"urls: too many rules for a fetcher on another machine: {error}"
+        ) from error
     return setup
 
 
@@ -199,7 +209,10 @@ class RemoteLink(FetcherLink):
             async with asyncio.timeout(BACKLOG_S):
                 reader, writer = await self._connect()
                 try:
-                    writer.write(Hello(version=PROTOCOL_VERSION, name="metrics").to_line() + AskBacklog().to_line())
+                    writer.write(
+                        Hello(version=PROTOCOL_VERSION, name="metrics").to_line()
+                        + AskBacklog().to_line()
+                    )
                     lines: LineReader[ToCollector] = LineReader(ToCollector, self.who)
                     while line := await reader.readline():
                         for said in lines.feed(line):
@@ -259,7 +272,9 @@ class RemoteLink(FetcherLink):
             self._grants += 1
             until_ms = clock.now_ms + round(1000 * GRANT_S)
             unowned = ranges_of(lessee.unowned & epochs.keys())
-            grant = Grant(parts=ranges_of(epochs), until_ms=until_ms, unowned=unowned, number=self._grants)
+            grant = Grant(
+                parts=ranges_of(epochs), until_ms=until_ms, unowned=unowned, number=self._grants
+            )
             writer.write(grant.to_line())
             self.on_grant()
 

@@ -71,13 +71,20 @@ def row_facts(stores: Stores, key: bytes) -> Facts | None:
         document = None if row.data is None else json.loads(row.data)
         return _facts(row, request, document)
     except (ValueError, TypeError, AttributeError, KeyError) as error:
-        problem = f"krakepages, key {key.hex()}: a damaged row: {error!r}: `krake forget URL` deletes it"
+        problem = (
+            f"krakepages, key {key.hex()}: a damaged row: {error!r}: `krake forget URL` deletes it"
+        )
         raise DamagedFileError(problem) from error
 
 
 def _facts(row: Row, request: Facts, document: Facts | None) -> Facts:
     state = "due" if row.is_due else "redirected" if row.waits_for is not None else "known"
-    times = {"due": row.due_ms, "fetched": row.fetched_ms, "again": row.again_ms, "shared": row.shared_ms}
+    times = {
+        "due": row.due_ms,
+        "fetched": row.fetched_ms,
+        "again": row.again_ms,
+        "shared": row.shared_ms,
+    }
     return {
         "state": state,
         **{name: _utc(time_ms) for name, time_ms in times.items()},
@@ -91,11 +98,20 @@ def _facts(row: Row, request: Facts, document: Facts | None) -> Facts:
 
 
 def _utc(time_ms: int | None) -> str | None:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds") if time_ms else None
+    return (
+        datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
+        if time_ms
+        else None
+    )
 
 
 def forget_rows(
-    stores: Stores, urls: Sequence[str], hosts: Collection[str], older_than_s: float | None, *, dry_run: bool
+    stores: Stores,
+    urls: Sequence[str],
+    hosts: Collection[str],
+    older_than_s: float | None,
+    *,
+    dry_run: bool,
 ) -> RowsReport | None:
     """Delete rows by URL, by host, or by documents' age.
 
@@ -144,7 +160,9 @@ def drop_rows(stores: Stores, keys: Collection[bytes], *, dry_run: bool) -> int:
     return count
 
 
-def _meant(pieces: Iterator[list[Row]], is_meant: Callable[[Row, int], bool], now_ms: int) -> Iterator[list[Row]]:
+def _meant(
+    pieces: Iterator[list[Row]], is_meant: Callable[[Row, int], bool], now_ms: int
+) -> Iterator[list[Row]]:
     for rows in pieces:
         yield [row for row in rows if is_meant(row, now_ms)]
 

@@ -21,7 +21,15 @@ from crawl_lib.fetch import limits_of
 from crawl_lib.realtime import stages
 from crawl_lib.realtime.answers import MAX_BARE_BYTES, BareAnswer, Decision
 from crawl_lib.realtime.captures import NewestCaptures
-from crawl_lib.realtime.documents import Document, Request, decoded, encoded, joined, request_bytes, request_of
+from crawl_lib.realtime.documents import (
+    Document,
+    Request,
+    decoded,
+    encoded,
+    joined,
+    request_bytes,
+    request_of,
+)
 from crawl_lib.realtime.fetchers import Fetchers
 from crawl_lib.realtime.link import FetcherLink
 from crawl_lib.realtime.pages import LOOK_BACK_MS, Finished, Followed, Mark, Row, Wish, part_of
@@ -111,7 +119,12 @@ class Scheduler:
         """Begin: the fetcher, the recovery of due rows, and the sweep."""
         self._fetching.add(self.spawn(self._run_link()))
         going_on = (self._keep_going_on(place) for place in self.store.places)
-        for work in (self._keep_recovering(), self._keep_sweeping(), self._keep_logging(), *going_on):
+        for work in (
+            self._keep_recovering(),
+            self._keep_sweeping(),
+            self._keep_logging(),
+            *going_on,
+        ):
             self.spawn(work)
         if self.link.is_shared:
             self.spawn(self._keep_counting())
@@ -181,7 +194,11 @@ class Scheduler:
 
     def _ended(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) and not isinstance(error, StoppedError):
+        if (
+            not task.cancelled()
+            and (error := task.exception())
+            and not isinstance(error, StoppedError)
+        ):
             log.error("a task of the service failed", exc_info=error)
             self.counts["task_failed"] += 1
 
@@ -196,7 +213,13 @@ class Scheduler:
         return max(len(self.visits), self._queues.total()) + self._accepting
 
     async def accept(
-        self, urls: Sequence[str], policy: str, max_age_s: float | None = None, *, token: str = "", repeat: str = ""
+        self,
+        urls: Sequence[str],
+        policy: str,
+        max_age_s: float | None = None,
+        *,
+        token: str = "",
+        repeat: str = "",
     ) -> list[Decision]:
         """Submit URLs; return a decision for each.
 
@@ -217,7 +240,9 @@ class Scheduler:
         self._note(visits, decisions, token, began_s)
         return decisions
 
-    def _note(self, visits: Sequence[Visit], decisions: Sequence[Decision], token: str, began_s: float) -> None:
+    def _note(
+        self, visits: Sequence[Visit], decisions: Sequence[Decision], token: str, began_s: float
+    ) -> None:
         now_s = time.time()
         began_ms, took_ms = round(1000 * began_s), max(0, round(1000 * (now_s - began_s)))
         self.submissions.note(
@@ -279,7 +304,9 @@ class Scheduler:
         was_open = wish.key in self.visits
         row = await self.store.submit(wish)
         if row is not None and was_open and wish.key not in self.visits:
-            row = await self.store.state(wish.key)  # the document was written after the row was read
+            row = await self.store.state(
+                wish.key
+            )  # the document was written after the row was read
         return row
 
     # -- URLs that are due
@@ -294,7 +321,9 @@ class Scheduler:
         if not self.has_host(host_of(request.url)):
             self._queues[host_of(request.url)] += self.link.is_shared
             return None
-        visit = Visit(request.url, self.policies.get(request.policy, self.policies["default"]), row=row)
+        visit = Visit(
+            request.url, self.policies.get(request.policy, self.policies["default"]), row=row
+        )
         visit.set_request(replace(request, hop=None, target=None))
         visit.tries = row.tries
         of_host = self._hosts.setdefault(visit.host, {})
@@ -361,7 +390,11 @@ class Scheduler:
             last_modified=before and before.last_modified,
             earlier=await self._earlier(before),
         )
-        if isinstance(said, Done) and said.hop.outcome == Outcome.FILTERED and self.is_blocked(visit.host):
+        if (
+            isinstance(said, Done)
+            and said.hop.outcome == Outcome.FILTERED
+            and self.is_blocked(visit.host)
+        ):
             return _blocked()
         if isinstance(said, Done):
             self.counts[f"outcome_{said.hop.outcome}"] += 1
@@ -495,12 +528,18 @@ class Scheduler:
             known = await self.persistent(self.store.read, target)
             document = self.document_in(known)
             if document is None:  # deleted by hand at this moment, or damaged
-                return Document(url=request.url, outcome="deleted", final_url=wanted.url, hops=[request.hop])
+                return Document(
+                    url=request.url, outcome="deleted", final_url=wanted.url, hops=[request.hop]
+                )
             return joined(request.url, request.hop, document)
         if await self._leads_to(row, key):
             error = "the redirects lead back to a URL of their chain"
             return Document(
-                url=request.url, outcome="redirect_loop", final_url=wanted.url, hops=[request.hop], error=error
+                url=request.url,
+                outcome="redirect_loop",
+                final_url=wanted.url,
+                hops=[request.hop],
+                error=error,
             )
         if row.is_due:
             self.begin(self.request_in(row) or wanted, row)
@@ -528,7 +567,9 @@ class Scheduler:
         `stays_due`: the document's picture is missing.
         """
         again_ms = stages.again_ms(document, handing.policy)
-        finished = Finished(handing.key, encoded(document), again_ms, handing.epoch, stays_due=stays_due)
+        finished = Finished(
+            handing.key, encoded(document), again_ms, handing.epoch, stays_due=stays_due
+        )
         await self.persistent(self.store.finish, finished)
 
     async def _write_on(self, key: bytes, document: Document, handing: Handing) -> None:
@@ -539,7 +580,9 @@ class Scheduler:
         made_ms = await self.persistent(self.store.written_ms, handing.key, handing.epoch)
         if made_ms is not None:
             again_ms = stages.again_ms(document, handing.policy)
-            await self.persistent(self.store.finish, Finished(key, encoded(document), again_ms, 0, made_ms))
+            await self.persistent(
+                self.store.finish, Finished(key, encoded(document), again_ms, 0, made_ms)
+            )
 
     def hand_on(self, key: bytes, document: Document, handing: Handing, steps: int = 1) -> None:
         """Wake a document's readers, and write it into waiting rows.
@@ -552,7 +595,9 @@ class Scheduler:
         for place in self.store.places:
             handing.tasks.append(self.spawn(self._hand_on(place, key, document, handing, steps)))
 
-    async def _hand_on(self, place: int, key: bytes, document: Document, handing: Handing, steps: int) -> None:
+    async def _hand_on(
+        self, place: int, key: bytes, document: Document, handing: Handing, steps: int
+    ) -> None:
         rows = await self.persistent(self.store.waiters, place, key)
         await asyncio.gather(*(self._finish_waiting(row, document, handing, steps) for row in rows))
 
@@ -569,17 +614,27 @@ class Scheduler:
     async def hand_on_again(self, document: Document, handing: Handing) -> None:
         """Write a richer document into the rows that `hand_on` has found."""
         for key, (url, hops) in handing.ahead.items():
-            await self._write_on(key, replace(document, url=url, hops=[*hops, *document.hops]), handing)
+            await self._write_on(
+                key, replace(document, url=url, hops=[*hops, *document.hops]), handing
+            )
             self.changed(key)
 
     def _whole(self, request: Request, rest: Document, steps: int) -> Document:
         hops = [request.hop] if request.hop else []
         if steps > self.max_redirects or not hops:
             error = f"more than {self.max_redirects} redirects (fetch.max_redirects)"
-            return Document(url=request.url, outcome="too_many_redirects", final_url=rest.url, hops=hops, error=error)
+            return Document(
+                url=request.url,
+                outcome="too_many_redirects",
+                final_url=rest.url,
+                hops=hops,
+                error=error,
+            )
         return joined(request.url, hops[0], rest)
 
-    async def persistent(self, call: Callable[_P, Awaitable[_T]], *given: _P.args, **named: _P.kwargs) -> _T:
+    async def persistent(
+        self, call: Callable[_P, Awaitable[_T]], *given: _P.args, **named: _P.kwargs
+    ) -> _T:
         """Call the table until an answer comes.
 
         The URL stays in memory. Raises StoppedError once the service stops.
@@ -691,7 +746,9 @@ class Scheduler:
             if is_wanted:
                 self._wanted.clear()
             if is_wanted or self.link.is_shared:
-                await asyncio.gather(*(self._look(place, parts, is_whole=is_wanted) for place in self.store.places))
+                await asyncio.gather(
+                    *(self._look(place, parts, is_whole=is_wanted) for place in self.store.places)
+                )
             again_s, known = (now_s + RECOVER_S if is_wanted else again_s), parts
             await asyncio.sleep(5 * RETRY_S if self._wanted.is_set() else LOOK_S)
 
@@ -702,7 +759,9 @@ class Scheduler:
                 await self._begin_due(place, parts, Mark())
                 self._looked[place].set()
             elif parts:
-                await self._begin_due(place, parts, Mark(max(0, self._newest_ms[place] - LOOK_BACK_MS)))
+                await self._begin_due(
+                    place, parts, Mark(max(0, self._newest_ms[place] - LOOK_BACK_MS))
+                )
         except KeyStoreError as error:
             log.warning("due rows cannot be read yet: %s", error)
             self._wanted.set()
@@ -723,7 +782,9 @@ class Scheduler:
     async def go_on(self, place: int) -> None:
         """Submit the targets of a server's waiting rows again, or finish these rows. Raises KeyStoreError."""
         target = key = b""
-        while (parts := self.link.parts) and (rows := await self.store.waiting(place, target, key, parts)):
+        while (parts := self.link.parts) and (
+            rows := await self.store.waiting(place, target, key, parts)
+        ):
             target, key = rows[-1].waits_for or b"", rows[-1].key
             await asyncio.gather(*(self._go_on(row) for row in rows))
 
@@ -735,7 +796,9 @@ class Scheduler:
             while len(self.visits) >= self.config.max_waiting:
                 self._room.clear()
                 await self._room.wait()
-            await asyncio.gather(*(self._begin_if_due(row.key) for row in rows if row.key not in self.visits))
+            await asyncio.gather(
+                *(self._begin_if_due(row.key) for row in rows if row.key not in self.visits)
+            )
 
     async def _begin_if_due(self, key: bytes) -> None:
         """Begin a row after a new look.
@@ -743,7 +806,11 @@ class Scheduler:
         The earlier look may be out of date.
         """
         row = None if key in self.visits or key in self.pictureless else await self.store.state(key)
-        if row is not None and row.due_ms is not None and (request := self.request_in(row)) is not None:
+        if (
+            row is not None
+            and row.due_ms is not None
+            and (request := self.request_in(row)) is not None
+        ):
             self.begin(request, row)
 
     async def _go_on(self, row: Row) -> None:
@@ -798,7 +865,9 @@ class Scheduler:
             await asyncio.sleep(SWEEP_S)
             for place in self.store.places:
                 with suppress(KeyStoreError):
-                    swept = await self.store.sweep(place, marks[place], math.ceil(self.config.keep_s * 1000))
+                    swept = await self.store.sweep(
+                        place, marks[place], math.ceil(self.config.keep_s * 1000)
+                    )
                     self.counts["rows_swept"] += swept.deleted
                     marks[place] = swept.mark
 
@@ -821,4 +890,9 @@ def _blocked() -> Refused:
     An operator has blocked the host.
     """
     retry_at = math.ceil(time.time() + BLOCKED_S)
-    return Refused(id=0, rule=Outcome.FILTERED.value, reason="an operator has blocked the host", retry_at=retry_at)
+    return Refused(
+        id=0,
+        rule=Outcome.FILTERED.value,
+        reason="an operator has blocked the host",
+        retry_at=retry_at,
+    )

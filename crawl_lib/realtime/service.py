@@ -89,13 +89,17 @@ def serve_realtime(
     address, tokens = Address.of(options.listen, OPTION), TokenFile(options.tokens)
     if not tokens.all():
         if not address.is_loopback:
-            raise ConfigError(f"{OPTION}: {address} is reached by others, and there are no tokens: {_MAKE}")
+            raise ConfigError(
+                f"{OPTION}: {address} is reached by others, and there are no tokens: {_MAKE}"
+            )
         log.warning("there are no tokens yet, so each request is refused: %s", _MAKE)
     node = config.servers[0]
     directory = stores.node_dir(node)
     directory.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        home = stack.enter_context(NodeLock(directory, node, config.queue.lock_timeout_s, what="krake serve realtime"))
+        home = stack.enter_context(
+            NodeLock(directory, node, config.queue.lock_timeout_s, what="krake serve realtime")
+        )
         listening = stack.enter_context(contextlib.closing(listen(address, OPTION)))
         stack.enter_context(only_scheduler(config.key_storage))
         store = open_pages(config.key_storage, stores.secrets.key_storage_password)
@@ -108,7 +112,9 @@ def serve_realtime(
         service = Scheduler(config, store, link, submissions, NewestCaptures(stores))
         serving = _serve(stores, service, tokens, listening, on_ready)
         # In the main thread, uvloop would take the signals that `signals.stop_on_signals` waits for.
-        stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="krake-realtime")).submit(_run, serving).result()
+        stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="krake-realtime")).submit(
+            _run, serving
+        ).result()
 
 
 @contextlib.contextmanager
@@ -191,7 +197,11 @@ _MAKE = "run `krake realtime tokens --add NAME`"
 
 
 async def _serve(
-    stores: Stores, service: Scheduler, tokens: TokenFile, listening: socket.socket, on_ready: Callable[[str], None]
+    stores: Stores,
+    service: Scheduler,
+    tokens: TokenFile,
+    listening: socket.socket,
+    on_ready: Callable[[str], None],
 ) -> None:
     server = Server(make_app(service, tokens), stores.stop, HeadLimit)
     service.start()

@@ -124,7 +124,12 @@ class Visit:
 
     def decide(self, decision: str, **more: object) -> bool:
         """Set the decision; no stage follows."""
-        self.decision = Decision(url=self.given, key=self.key.hex() or None, decision=decision, **more)  # type: ignore[arg-type]
+        self.decision = Decision(
+            url=self.given,
+            key=self.key.hex() or None,
+            decision=decision,
+            **more,  # type: ignore[arg-type]
+        )
         return False
 
 
@@ -163,7 +168,9 @@ async def decide(visit: Visit, service: Scheduler) -> bool:
         return visit.decide("known")
     opened = service.visits.get(visit.key)
     # Equal times: this submission made the row due. The recovery may have begun the row since.
-    is_new = row.due_ms is not None and row.due_ms == row.shared_ms and not (opened and opened.is_told)
+    is_new = (
+        row.due_ms is not None and row.due_ms == row.shared_ms and not (opened and opened.is_told)
+    )
     visit.decide("new" if is_new else "waiting", wait_s=service.wait_s(visit.host))
     if row.is_due:
         opened = opened or service.begin(service.request_in(row) or visit.request, row)
@@ -188,7 +195,13 @@ async def _submitted(visit: Visit, service: Scheduler) -> Row | None:
 def _wish(visit: Visit) -> Wish:
     max_age_ms = None if visit.max_age_s is None else round(visit.max_age_s * 1000)
     repeat = sha1(visit.repeat.encode() + visit.key).digest() if visit.repeat else b""
-    return Wish(visit.key, part_of(visit.host), request_bytes(visit.request), max_age_ms=max_age_ms, repeat=repeat)
+    return Wish(
+        visit.key,
+        part_of(visit.host),
+        request_bytes(visit.request),
+        max_age_ms=max_age_ms,
+        repeat=repeat,
+    )
 
 
 def _is_fresh(row: Row, visit: Visit) -> bool:
@@ -210,7 +223,9 @@ async def fetch(visit: Visit, service: Scheduler) -> bool:
             if service.is_stopping:
                 return False
             if not await service.may_try_again(visit):
-                visit.document = Document(url=visit.url, outcome="fetcher_died", final_url=visit.url)
+                visit.document = Document(
+                    url=visit.url, outcome="fetcher_died", final_url=visit.url
+                )
                 return True
             continue
         if isinstance(said, Done) or said.rule not in _NOT_BEGUN:
@@ -236,19 +251,29 @@ async def _document_before(visit: Visit, service: Scheduler) -> Document | None:
 def _document(visit: Visit, said: Done | Refused, before: Document | None) -> Document:
     if isinstance(said, Refused):
         return Document(
-            url=visit.url, outcome=said.rule, final_url=visit.url, error=said.reason, retry_at=said.retry_at
+            url=visit.url,
+            outcome=said.rule,
+            final_url=visit.url,
+            error=said.reason,
+            retry_at=said.retry_at,
         )
     if said.hop.outcome == Outcome.NOT_MODIFIED and before is not None:
         return unchanged(before, said)
     document = document_of(visit.url, said)
-    if before is not None and document.outcome == Outcome.OK and document.warc is None:  # the same bytes as before
+    if (
+        before is not None and document.outcome == Outcome.OK and document.warc is None
+    ):  # the same bytes as before
         return replace(document, warc=before.warc, captured_ms=before.captured_ms)
     return document
 
 
 async def follow(visit: Visit, service: Scheduler) -> bool:
     """Let the row wait for a redirect's target; submit the target."""
-    if not isinstance(visit.done, Done) or (target := visit.done.target) is None or visit.document is None:
+    if (
+        not isinstance(visit.done, Done)
+        or (target := visit.done.target) is None
+        or visit.document is None
+    ):
         return True
     if problem := no_target(visit.request, target, service.filter, service.max_redirects):
         outcome, error = problem
@@ -263,12 +288,17 @@ async def follow(visit: Visit, service: Scheduler) -> bool:
     return True
 
 
-def no_target(request: Request, target: PageTarget, judge: UrlFilter, max_redirects: int) -> tuple[str, str] | None:
+def no_target(
+    request: Request, target: PageTarget, judge: UrlFilter, max_redirects: int
+) -> tuple[str, str] | None:
     """Return outcome and error of a redirect without a usable target."""
     if target.url == request.url:
         return "redirect_loop", "the URL leads to itself"
     if request.redirects >= max_redirects:
-        return "too_many_redirects", f"the URL is hop {request.redirects} of a chain (fetch.max_redirects)"
+        return (
+            "too_many_redirects",
+            f"the URL is hop {request.redirects} of a chain (fetch.max_redirects)",
+        )
     is_ours, name = judge.verdict(target.url, host_of(target.url), 0)
     return None if is_ours else (Outcome.FILTERED, f"the target {target.url} is refused: {name}")
 
@@ -289,7 +319,9 @@ def ended(document: Document, outcome: str, error: str) -> Document:
 async def write(visit: Visit, service: Scheduler) -> bool:
     """Write the document into the row, and end the wait."""
     assert visit.document is not None
-    stays_due = bool(_picture_of(visit))  # a killed service has the picture probed after its next start
+    stays_due = bool(
+        _picture_of(visit)
+    )  # a killed service has the picture probed after its next start
     if stays_due:
         service.pictureless.add(visit.key)
     await service.write(visit.document, visit.handing, stays_due=stays_due)
@@ -316,7 +348,9 @@ async def related(visit: Visit, service: Scheduler) -> bool:
     if not url:
         return False
     seen = await service.probes.look(url, visit.key, visit.policy)
-    for task in visit.handing.tasks:  # the tasks add tasks; rows have the document before its second form
+    for (
+        task
+    ) in visit.handing.tasks:  # the tasks add tasks; rows have the document before its second form
         await asyncio.wait([task])
     visit.document = replace(visit.document, image=seen)
     return True

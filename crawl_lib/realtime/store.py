@@ -16,7 +16,17 @@ from typing import Generic, TypeVar
 from crawl_lib.config import KeyStorageConfig, is_sqlite_server
 from crawl_lib.errors import KeyServerDownError, KeyStoreError
 from crawl_lib.keys import interval
-from crawl_lib.realtime.pages import ALL_PARTS, DueRows, Finished, Followed, Mark, PageServer, Row, Swept, Wish
+from crawl_lib.realtime.pages import (
+    ALL_PARTS,
+    DueRows,
+    Finished,
+    Followed,
+    Mark,
+    PageServer,
+    Row,
+    Swept,
+    Wish,
+)
 from crawl_lib.realtime.pages_sqlite import SqlitePages
 from crawl_lib.realtime.protocol import Rate
 from crawl_lib.urls import key_of
@@ -42,7 +52,12 @@ class Batches(Generic[_T, _R]):
     """
 
     def __init__(
-        self, work: Callable[[list[_T]], list[_R]], pool: Executor | None, *, gather_s: float = 0.0, most: int = MOST
+        self,
+        work: Callable[[list[_T]], list[_R]],
+        pool: Executor | None,
+        *,
+        gather_s: float = 0.0,
+        most: int = MOST,
     ) -> None:
         self._work, self._pool = work, pool
         self._gather_s, self._most = gather_s, most
@@ -79,7 +94,9 @@ class Batches(Generic[_T, _R]):
         job = asyncio.get_running_loop().run_in_executor(self._pool, self._work, items)
         job.add_done_callback(partial(self._end, [future for _, future in batch]))
 
-    def _end(self, futures: Sequence["asyncio.Future[_R]"], job: "asyncio.Future[list[_R]]") -> None:
+    def _end(
+        self, futures: Sequence["asyncio.Future[_R]"], job: "asyncio.Future[list[_R]]"
+    ) -> None:
         error = asyncio.CancelledError() if job.cancelled() else job.exception()
         results = [] if error else job.result()
         for number, future in enumerate(futures):
@@ -267,13 +284,17 @@ class PageStore:
         """Return due rows of a server, from a mark on."""
         return await self._ask(place, lambda server: server.due(after, MOST, parts))
 
-    async def waiting(self, place: int, target: bytes, key: bytes, parts: Collection[int] = ALL_PARTS) -> list[Row]:
+    async def waiting(
+        self, place: int, target: bytes, key: bytes, parts: Collection[int] = ALL_PARTS
+    ) -> list[Row]:
         """Return waiting rows of a server, from a target and key on."""
         return await self._ask(place, lambda server: server.waiting(target, key, MOST, parts))
 
     async def written_ms(self, key: bytes, epoch: int) -> int | None:
         """Return when a document of an epoch was written (`PageServer.written_ms`)."""
-        return await self._ask_near(interval(key, len(self._desks)), lambda server: server.written_ms(key, epoch))
+        return await self._ask_near(
+            interval(key, len(self._desks)), lambda server: server.written_ms(key, epoch)
+        )
 
     async def host(self, authority: str) -> bytes | None:
         """Return what fetchers know of an authority's host, as JSON."""
@@ -296,7 +317,9 @@ class PageStore:
         """Count the due rows of each authority, on all servers that answer."""
         asked = (self._ask(place, lambda server: server.queues()) for place in self.places)
         answers = await asyncio.gather(*asked, return_exceptions=True)
-        return sum((Counter(answer) for answer in answers if isinstance(answer, dict)), Counter[str]())
+        return sum(
+            (Counter(answer) for answer in answers if isinstance(answer, dict)), Counter[str]()
+        )
 
     async def events(self, place: int, after: Mark) -> list[Mark]:
         """Return times and keys of a server's documents after a mark."""
@@ -337,7 +360,9 @@ class PageStore:
         """End all threads, after their current work."""
         await asyncio.gather(*(asyncio.to_thread(desk.close) for desk in self._desks))
 
-    async def _by_place(self, keys: Sequence[bytes], act: Callable[[PageServer, Sequence[bytes]], _R]) -> list[_R]:
+    async def _by_place(
+        self, keys: Sequence[bytes], act: Callable[[PageServer, Sequence[bytes]], _R]
+    ) -> list[_R]:
         by_place: dict[int, list[bytes]] = {}
         for key in keys:
             by_place.setdefault(interval(key, len(self._desks)), []).append(key)
@@ -345,11 +370,15 @@ class PageStore:
         def some(own: list[bytes]) -> Callable[[PageServer], _R]:
             return lambda server: act(server, own)
 
-        return await asyncio.gather(*(self._write(place, some(own)) for place, own in by_place.items()))
+        return await asyncio.gather(
+            *(self._write(place, some(own)) for place, own in by_place.items())
+        )
 
     def _write(self, place: int, act: Callable[[PageServer], _R]) -> Awaitable[_R]:
         desk = self._desks[place]
-        return asyncio.get_running_loop().run_in_executor(desk.writes, desk.ask, lambda: act(desk.writer))
+        return asyncio.get_running_loop().run_in_executor(
+            desk.writes, desk.ask, lambda: act(desk.writer)
+        )
 
     async def _ask_near(self, place: int, act: Callable[[PageServer], _R]) -> _R:
         """Ask a file in this thread, another server in its own."""
@@ -358,7 +387,9 @@ class PageStore:
 
     def _ask(self, place: int, act: Callable[[PageServer], _R]) -> Awaitable[_R]:
         desk = self._desks[place]
-        return asyncio.get_running_loop().run_in_executor(desk.reads, desk.ask, lambda: act(desk.reader))
+        return asyncio.get_running_loop().run_in_executor(
+            desk.reads, desk.ask, lambda: act(desk.reader)
+        )
 
 
 def open_pages(config: KeyStorageConfig, password: str | None = None) -> PageStore:

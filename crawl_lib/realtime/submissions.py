@@ -54,7 +54,9 @@ class SubmissionLog:
     `note` belongs to the loop; `flush` may run in other threads.
     """
 
-    def __init__(self, folder: Path | None = None, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, folder: Path | None = None, *, clock: Callable[[], float] = time.time
+    ) -> None:
         """Close the files that a killed service left open. Raises OSError."""
         self.left_out = 0
         self.folder, self._clock = folder, clock

@@ -63,7 +63,9 @@ class TokenFile:
         given = tuple(dict.fromkeys(rights))
         unknown = [right for right in given if right not in RIGHTS]
         if unknown or not given:
-            raise ConfigError(f"rights of a token are {', '.join(RIGHTS)}, not {', '.join(unknown) or 'none'}")
+            raise ConfigError(
+                f"rights of a token are {', '.join(RIGHTS)}, not {', '.join(unknown) or 'none'}"
+            )
         text = secrets.token_urlsafe(_TOKEN_BYTES)
         self._write([*self.all(), Token(name, given, _digest(text), urls_per_s)])
         return text
@@ -108,7 +110,12 @@ class TokenFile:
 
 def _token(value: dict[str, Any]) -> Token:
     rate = value.get("urls_per_s")
-    return Token(str(value["name"]), tuple(map(str, value["rights"])), str(value["digest"]), rate and float(rate))
+    return Token(
+        str(value["name"]),
+        tuple(map(str, value["rights"])),
+        str(value["digest"]),
+        rate and float(rate),
+    )
 
 
 def _digest(text: str) -> str:

@@ -73,7 +73,10 @@ class AddressTurns:
         shared, writer = self._shared, self._writer
         if shared is None or writer is None:
             raise ProtocolError("a fetcher asked for a turn, and shares none")
-        if len(self._ahead_ms) >= MOST_ASKED or writer.transport.get_write_buffer_size() > MOST_UNREAD_BYTES:
+        if (
+            len(self._ahead_ms) >= MOST_ASKED
+            or writer.transport.get_write_buffer_size() > MOST_UNREAD_BYTES
+        ):
             raise ProtocolError("a fetcher asks for turns, and reads no answers")
         self._ahead_ms[asked.address] = asked.now_ms - 1000 * time.monotonic()
         name, start_s = f"ip {asked.address}", asked.start_s + LINE_S
@@ -94,4 +97,8 @@ class AddressTurns:
             if ahead_ms is not None:  # else an earlier line asked
                 wait_ms = math.ceil(1000 * (answer["begins_s"] - time.monotonic()))
                 until_ms = math.floor(1000 * answer["ends_s"] + ahead_ms)
-                writer.write(Turn(address=address, wait_ms=max(0, wait_ms), until_ms=max(0, until_ms)).to_line())
+                writer.write(
+                    Turn(
+                        address=address, wait_ms=max(0, wait_ms), until_ms=max(0, until_ms)
+                    ).to_line()
+                )

@@ -32,7 +32,14 @@ from crawl_lib.config import is_sqlite_server
 from crawl_lib.crawldir import SegmentRef, SettledNotes, Unfilled
 from crawl_lib.derived import Output
 from crawl_lib.durable import delete_durable
-from crawl_lib.errors import NOT_ABOUT_FILES, DamagedFileError, KrakeError, LockedError, PathNotFoundError, StoppedError
+from crawl_lib.errors import (
+    NOT_ABOUT_FILES,
+    DamagedFileError,
+    KrakeError,
+    LockedError,
+    PathNotFoundError,
+    StoppedError,
+)
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.frontier import NodeDirectory, NodeHome, Take
 from crawl_lib.keys import check, repair
@@ -58,7 +65,12 @@ MISMATCH = frozenset({"queue_rolled_back", "crawl_missing"})
 CHOICES = MISMATCH | {"queue_missing", "retire_damaged", "take_folder_gone", "urls_lost"}
 """Findings of a node's directory that a repair of it does not cure."""
 REPLICAS = frozenset({"replica_missing", "replica_behind"})
-FILLED = REPLICAS | {"page_key_unknown", "page_key_behind", "queued_key_unknown", "handed_key_unknown"}
+FILLED = REPLICAS | {
+    "page_key_unknown",
+    "page_key_behind",
+    "queued_key_unknown",
+    "handed_key_unknown",
+}
 DROPPED = frozenset({"key_without_url", "keyinfo_unknown", "urls_lost"})
 INPUTS = {
     "folders": (),
@@ -99,7 +111,12 @@ class FsckReport:
     def to_mapping(self) -> dict[str, Any]:
         """Return the mapping for `--json`."""
         findings = [vars(finding) for finding in self.findings]
-        return {**vars(self), "clean": self.clean, "findings": findings, "keys": self.keys and vars(self.keys)}
+        return {
+            **vars(self),
+            "clean": self.clean,
+            "findings": findings,
+            "keys": self.keys and vars(self.keys),
+        }
 
     def to_text(self) -> str:
         """Return the report for people.
@@ -108,7 +125,9 @@ class FsckReport:
         """
         lines = [finding.to_text() for finding in self.findings]
         lines += [f"skipped: {text}" for text in self.skipped]
-        lines += [f"noted the keys of node {node} for checks on other machines" for node in self.noted]
+        lines += [
+            f"noted the keys of node {node} for checks on other machines" for node in self.noted
+        ]
         looked = ", ".join(f"{count} {room}" for room, count in self.checked.items())
         count = sum(finding.severity is not Severity.NOTE for finding in self.findings)
         verdict = "clean" if self.clean else f"{count} findings"
@@ -116,7 +135,9 @@ class FsckReport:
         return "\n".join(lines + [f"next: {text}" for text in self.next])
 
 
-def fsck(stores: Stores, *, full: bool = True, here: Collection[str] = (), dry_run: bool = False) -> FsckReport:
+def fsck(
+    stores: Stores, *, full: bool = True, here: Collection[str] = (), dry_run: bool = False
+) -> FsckReport:
     """Check a whole crawl.
 
     `full`: every byte is read, otherwise sizes and counts. `here`: nodes whose queues have to be here. Where there are
@@ -162,7 +183,9 @@ def repair_crawl(
         for finding in report.findings:
             if finding.severity is Severity.ERROR and finding.name not in CHOICES:
                 problem = finding.problem.partition("; run `")[0]
-                raise DamagedFileError(f"{finding.where}: {problem}; this comes first: run `krake fsck --repair`")
+                raise DamagedFileError(
+                    f"{finding.where}: {problem}; this comes first: run `krake fsck --repair`"
+                )
         work.say, work.dry_run = say, dry_run
         for _ in range(ROUNDS):
             before = len(report.done)
@@ -260,18 +283,25 @@ class _Pass:
     def segments(self) -> None:
         """Check all segments, and the pages that salvages lost."""
         for name in self.stores.crawl.segments():
-            found = check_segment(self.stores.storage, name.path, full=self.report.full, work=self.stores)
+            found = check_segment(
+                self.stores.storage, name.path, full=self.report.full, work=self.stores
+            )
             if lost := lost_and_not_queued(self.stores, name):
                 problem = f"{lost[0].url} was crawled, and a salvage could not bring it back"
                 again, note = "run `krake fsck --repair`, and they are crawled again", Severity.NOTE
-                found.append(Finding("segment", "pages_lost", name.path, problem, again, note, len(lost)))
+                found.append(
+                    Finding("segment", "pages_lost", name.path, problem, again, note, len(lost))
+                )
             self._add("segments", found)
             if self.say is None or not found:
                 continue
             with self.left_to_people(name.path):
                 if name.node in self.at_work:
                     raise LockedError(self.at_work[name.node])
-                if any(one.severity is Severity.ERROR and one.name != "dropped_damaged" for one in found):
+                if any(
+                    one.severity is Severity.ERROR and one.name != "dropped_damaged"
+                    for one in found
+                ):
                     self._salvage(name)
                 if lost := lost_and_not_queued(self.stores, name):
                     self._may_cost(len(lost), name.path)
@@ -283,7 +313,9 @@ class _Pass:
         def tell(plan: SalvageReport) -> None:
             known = len(plan.lost_urls)
             if plan.lost and self.say is not None:
-                self.say(f"{name.path}: {plan.lost:,} pages are lost, {known:,} of them are known by name")
+                self.say(
+                    f"{name.path}: {plan.lost:,} pages are lost, {known:,} of them are known by name"
+                )
             if self.dry_run:
                 self._may_cost(known, name.path)
 
@@ -300,13 +332,17 @@ class _Pass:
             elif node not in self.nodes:
                 self._missing_queue(node)
             else:
-                names = self._add("queues", check_node(self.stores, self.nodes[node], full=self.report.full))
+                names = self._add(
+                    "queues", check_node(self.stores, self.nodes[node], full=self.report.full)
+                )
                 if self.say is None or names <= CHOICES or names & MISMATCH:
                     continue
                 with self.left_to_people(str(directory)):
                     take = Take.readable(directory)
                     self._may_cost(take.count if take is not None else 0, str(directory))
-                    for line in repair_node(self.stores, self.nodes[node], dry_run=self.dry_run).done:
+                    for line in repair_node(
+                        self.stores, self.nodes[node], dry_run=self.dry_run
+                    ).done:
                         self.did(f"{directory}: {line}")
 
     def _missing_queue(self, node: str) -> None:
@@ -315,15 +351,23 @@ class _Pass:
         embedded = all(map(is_sqlite_server, self.stores.config.key_storage.servers))
         waited = SettledNotes(self.stores.crawl, node).urls_of_lost_queue()
         if waited is None:
-            used = f"; if that is here, run `krake settle --node {node}` first" if node in self.here else ""
-            self.report.skipped.append(f"node {node}: its queue is not on this machine, or was not used yet{used}")
+            used = (
+                f"; if that is here, run `krake settle --node {node}` first"
+                if node in self.here
+                else ""
+            )
+            self.report.skipped.append(
+                f"node {node}: its queue is not on this machine, or was not used yet{used}"
+            )
         elif embedded or directory.is_dir() or node in self.here:
             again = (
                 "put the directory, or queue.local_dir, back as it was; if it is lost, run"
                 f" `krake nodes restart {node}`"
             )
             problem = f"holds no queue, and node {node} had one in this crawl"
-            self._add("queues", [Finding("queue", "queue_missing", str(directory), problem, again)], 0)
+            self._add(
+                "queues", [Finding("queue", "queue_missing", str(directory), problem, again)], 0
+            )
         else:
             said = f" ({waited} URLs waited in it when it settled last)" if waited else ""
             self.report.skipped.append(
@@ -367,7 +411,9 @@ class _Pass:
             with suppress(KrakeError):  # a finding of the queue
                 home.queue.finish_open_move()  # else its URLs have no keys to be looked for
         names = self._look_at_tables(noting)
-        lost = [node for node in self.nodes if NodeDirectory(self.stores.node_dir(node)).lost.exists()]
+        lost = [
+            node for node in self.nodes if NodeDirectory(self.stores.node_dir(node)).lost.exists()
+        ]
         if not self.stores.config.order.keeps_keys:
             self._let_go(lost)
             return
@@ -384,13 +430,19 @@ class _Pass:
             for text in done.unknown:
                 self.report.skipped.append(f"key tables: keys that nothing holds were left: {text}")
             for text in done.unread:
-                self.report.skipped.append(f"key tables: not filled from what cannot be read: {text}")
+                self.report.skipped.append(
+                    f"key tables: not filled from what cannot be read: {text}"
+                )
             if done.reread:
                 nodes = ", ".join(done.reread)
-                self.report.next.append(f"run `krake settle`: these nodes take in every segment again: {nodes}")
+                self.report.next.append(
+                    f"run `krake settle`: these nodes take in every segment again: {nodes}"
+                )
             if done.elsewhere and done.changes:
                 words = "`krake settle --all-again`" if done.dropped else "`krake fsck --repair`"
-                self.report.next.append(f"run {words} where these nodes are: {', '.join(done.elsewhere)}")
+                self.report.next.append(
+                    f"run {words} where these nodes are: {', '.join(done.elsewhere)}"
+                )
 
     def _let_go(self, lost: Collection[str]) -> None:
         """Report URLs of damaged queues that the CrawlDb lists again.
@@ -398,7 +450,9 @@ class _Pass:
         The CrawlDb lists such URLs when their lease is over.
         """
         for node in lost if self.say else ():
-            self.did(f"{self.stores.node_dir(node)}: what it lost is listed again when its lease is over")
+            self.did(
+                f"{self.stores.node_dir(node)}: what it lost is listed again when its lease is over"
+            )
             if not self.dry_run:
                 delete_durable(NodeDirectory(self.stores.node_dir(node)).lost)
 

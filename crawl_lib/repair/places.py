@@ -38,7 +38,9 @@ def nodes_held(
             if directory.is_dir() and Queue(directory, node).exists():
                 trace = not dry_run and (make or NodeDirectory(directory).lock.exists())
                 try:
-                    homes[node] = locks.enter_context(NodeLock(directory, node, 0.0, what=what, leaves_trace=trace))
+                    homes[node] = locks.enter_context(
+                        NodeLock(directory, node, 0.0, what=what, leaves_trace=trace)
+                    )
                 except LockedError as error:
                     at_work[node] = str(error)
         yield homes, at_work

@@ -59,7 +59,11 @@ class SweepReport:
 
 
 def sweep(
-    stores: Stores, *, dry_run: bool = False, damaged: bool = False, clock: Callable[[], float] = time.time
+    stores: Stores,
+    *,
+    dry_run: bool = False,
+    damaged: bool = False,
+    clock: Callable[[], float] = time.time,
 ) -> SweepReport:
     """Delete leftovers.
 
@@ -98,7 +102,9 @@ def _damaged(stores: Stores, report: SweepReport, now_s: float) -> Iterator[str]
                 entry.name.removeprefix(FileName.DAMAGED_PREFIX).rpartition("-")[0],
                 crawl.inbox.path(entry.name, kind),
             )
-            if list_number(name) > (0, 0) or (name in crawl.names(kind) and not check_seeds(crawl, name, kind)):
+            if list_number(name) > (0, 0) or (
+                name in crawl.names(kind) and not check_seeds(crawl, name, kind)
+            ):
                 yield where
             else:
                 report.skipped.append(f"{where}: {crawl.inbox.path(name, kind)} is not whole")
@@ -110,15 +116,23 @@ def _damaged(stores: Stores, report: SweepReport, now_s: float) -> Iterator[str]
         aside = all_aside(crawl.folder(folder))
         for node in sorted({node for node, name in aside}):
             segment = crawl.segment(folder, node)
-            names = sorted(name for other, name in aside if other == node and name.startswith(FileName.DAMAGED_PREFIX))
+            names = sorted(
+                name
+                for other, name in aside
+                if other == node and name.startswith(FileName.DAMAGED_PREFIX)
+            )
             found_now = check_segment(storage, segment.path) if segment.exists() else None
             if found_now is None or any(one.severity is Severity.ERROR for one in found_now):
-                report.skipped += [f"{crawl.at(folder, name)}: {segment.path} is not whole" for name in names]
+                report.skipped += [
+                    f"{crawl.at(folder, name)}: {segment.path} is not whole" for name in names
+                ]
             else:
                 yield from (crawl.at(folder, name) for name in names)
 
 
-def check_leftovers(stores: Stores, nodes: Collection[str], now_s: float | None = None) -> list[Finding]:
+def check_leftovers(
+    stores: Stores, nodes: Collection[str], now_s: float | None = None
+) -> list[Finding]:
     """Find what killed attempts left on the store, and no attempt owns.
 
     `nodes`: of this machine, whose locks are held; `now_s`: in POSIX seconds, None: now.
@@ -128,9 +142,14 @@ def check_leftovers(stores: Stores, nodes: Collection[str], now_s: float | None 
     iterations = readable_iterations(stores)
     starts = tuple(Starts.hidden_prefix(one.run_id, one.iteration) for one in iterations)
     problem = "is a scope that no iteration has, or will have"
-    findings += [_leftover(crawl.at(FileName.SCOPE, digest), problem) for digest in unused_scopes(stores, iterations)]
+    findings += [
+        _leftover(crawl.at(FileName.SCOPE, digest), problem)
+        for digest in unused_scopes(stores, iterations)
+    ]
     for name in RetryNowNotes(crawl).names(stores.config.retry.max_wait_s, over=True):
-        problem = "is a note of `krake retry --now` of which nothing waits any more (retry.max_wait_s)"
+        problem = (
+            "is a note of `krake retry --now` of which nothing waits any more (retry.max_wait_s)"
+        )
         findings.append(_leftover(crawl.at(FileName.RETRY_NOW, name), problem))
     folders = [crawl.path, *map(crawl.at, crawl.names())]
     dropped = [name for name in crawl.folders() if storage.exists(crawl.at(name, FileName.DROPPED))]
@@ -150,14 +169,20 @@ def check_leftovers(stores: Stores, nodes: Collection[str], now_s: float | None 
             elif folder == crawl.path and is_answer_over(entry.name, now_s):
                 problem = "is of an answer that was killed"
             else:
-                problem = _problem(stores, folder, entry.name, nodes) if entry.name.startswith(".") else ""
+                problem = (
+                    _problem(stores, folder, entry.name, nodes)
+                    if entry.name.startswith(".")
+                    else ""
+                )
             if problem:
                 findings.append(_leftover(f"{folder}/{entry.name}", problem))
     return findings
 
 
 def _leftover(path: str, problem: str) -> Finding:
-    return Finding("segment", "leftover", path, problem, "run `krake sweep`, which deletes it", Severity.NOTE)
+    return Finding(
+        "segment", "leftover", path, problem, "run `krake sweep`, which deletes it", Severity.NOTE
+    )
 
 
 def _problem(stores: Stores, folder: str, name: str, nodes: Collection[str]) -> str:
@@ -177,7 +202,9 @@ def _problem(stores: Stores, folder: str, name: str, nodes: Collection[str]) -> 
         return ""
     node, take_id = found.groups()
     segment, _, kind = node.rpartition("-")
-    if kind in {Kind.IMPORT, Kind.LIVE} and node not in stores.config.servers:  # the run is the take, named by its kind
+    if (
+        kind in {Kind.IMPORT, Kind.LIVE} and node not in stores.config.servers
+    ):  # the run is the take, named by its kind
         is_over = exists(f"{folder}/{segment}")
     else:
         is_over = _is_over(stores, node, take_id, here=node in nodes)

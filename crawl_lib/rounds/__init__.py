@@ -52,7 +52,13 @@ from crawl_lib.rounds.waiting import at_once, clock_text, waits_until, what_wait
 
 if TYPE_CHECKING:
     from crawl_lib.rounds.iterations import Iterations, Span
-    from crawl_lib.rounds.status import CrawlReader, crawl_status, keys_status, open_to_look, status_of
+    from crawl_lib.rounds.status import (
+        CrawlReader,
+        crawl_status,
+        keys_status,
+        open_to_look,
+        status_of,
+    )
 else:
     # Arrow begins threads, and takes a third of a second; no task asks for the status.
     __getattr__ = loads_later(

@@ -28,7 +28,11 @@ def to_agree(stores: Stores) -> dict[str, Any]:
 
     Version, digest of the code, and shared options of its machine.
     """
-    return {"krake_version": VERSION, "code_digest": code_digest(), "config": shared_options(stores.config)}
+    return {
+        "krake_version": VERSION,
+        "code_digest": code_digest(),
+        "config": shared_options(stores.config),
+    }
 
 
 def note_change(stores: Stores, run_id: str) -> None:
@@ -47,13 +51,19 @@ def _note_change(stores: Stores, current: Iteration) -> None:
     register, newest, problem = _difference(stores, current)
     if not problem:
         return
-    if (set(current.nodes), current.routing) != (set(stores.config.servers), stores.config.frontier.routing):
+    if (set(current.nodes), current.routing) != (
+        set(stores.config.servers),
+        stores.config.frontier.routing,
+    ):
         raise ConfigError(
             f"servers: iteration {current.folder} began with {', '.join(current.nodes)} and {current.routing}"
             " routing, and keeps them; undo the change, or trigger a new run"
         )
     log.warning("iteration %s goes on with other settings: %s", current.folder, problem)
-    whose = {"run_id": current.run_id, "iteration": current.iteration}  # `iteration.json` can be made again from it
+    whose = {
+        "run_id": current.run_id,
+        "iteration": current.iteration,
+    }  # `iteration.json` can be made again from it
     note = {**to_agree(stores), **whose, "format_version": SEALED_VERSION}
     with suppress(TargetExistsError):  # another attempt, on this machine, noted the same
         register.write_next(newest, write_json_bytes(note))
@@ -83,12 +93,16 @@ def _difference(stores: Stores, current: Iteration) -> tuple[Register, int, str]
     agreed = parsed_json(data, register.path(newest)) if newest else current.agreed
     ours, differs = to_agree(stores), []
     if agreed.get("krake_version", VERSION) != VERSION:
-        differs.append(f"this machine has Krake {VERSION}, and the iteration was begun with {agreed['krake_version']}")
+        differs.append(
+            f"this machine has Krake {VERSION}, and the iteration was begun with {agreed['krake_version']}"
+        )
     elif (code := agreed.get("code_digest", ours["code_digest"])) != ours["code_digest"]:
         differs.append(
             f"this machine's files of Krake {VERSION} (crawl_lib, sql; digest {ours['code_digest'][:12]}) are not those"
             f" that the iteration was begun with ({code[:12]})"
         )
     if options := differences(ours["config"], agreed.get("config", {})):
-        differs.append(f"the iteration was begun with another config than that of this machine: {', '.join(options)}")
+        differs.append(
+            f"the iteration was begun with another config than that of this machine: {', '.join(options)}"
+        )
     return register, newest, "; ".join(differs)

@@ -74,7 +74,14 @@ def commit_iteration(stores: Stores, *, run_id: str, iteration: int) -> dict[str
     more = {name: value for name, value in more.items() if value}
     last = {"waiting": str(what_waits(stores.config)), "warning": warning}
     last = {name: value for name, value in last.items() if value}
-    return {"folder": found.folder, "iteration": iteration, **more, "urls": state.urls, **state.counts, **last}
+    return {
+        "folder": found.folder,
+        "iteration": iteration,
+        **more,
+        "urls": state.urls,
+        **state.counts,
+        **last,
+    }
 
 
 def _outcomes_of_run(stores: Stores, state: FolderState, current: Iteration) -> Counter[str]:
@@ -128,7 +135,9 @@ def budgets_reached(stores: Stores, state: FolderState) -> str:
     return f"{words}; for exceptions see urls.domains" if words else ""
 
 
-def _require_answers(stores: Stores, state: FolderState, run: Mapping[str, int], *, is_new: bool) -> None:
+def _require_answers(
+    stores: Stores, state: FolderState, run: Mapping[str, int], *, is_new: bool
+) -> None:
     """Check the number of answers.
 
     Raises FewAnswersError. Below `MIN_ASKED` URLs only where the whole `run` was not answered once.
@@ -189,12 +198,18 @@ def _write_index(stores: Stores, iteration: Iteration, share: float) -> None:
     missing = [node for node in iteration.nodes if node not in state.present]
     needed = needed_segments(nodes, share)
     if nodes - len(missing) < needed:
-        some = "" if share == 1 else f" (crawl.min_nodes is {share:g}: {needed} of {nodes} must exist)"
+        some = (
+            "" if share == 1 else f" (crawl.min_nodes is {share:g}: {needed} of {nodes} must exist)"
+        )
         raise PathNotFoundError(
             f"{folder.path}: no segment of {', '.join(missing)}; run the crawl task of each again, then commit{some}"
         )
     if missing:
-        log.warning("%s: committed without %s; each finishes what it took when it works again", folder.path, missing)
+        log.warning(
+            "%s: committed without %s; each finishes what it took when it works again",
+            folder.path,
+            missing,
+        )
     over_budget = [one.get("intake", {}).get("over_budget", {}) for one in state.unsummed.values()]
     index = {
         "format_version": SEALED_VERSION,
@@ -211,7 +226,9 @@ def _write_index(stores: Stores, iteration: Iteration, share: float) -> None:
         # Before the index, which says that commit is done; the folder may be deleted by hand after that.
         path, data = stores.crawl.at(FileName.SCOPE, folder.name), scope_bytes(state.scope_added)
         _write_once(stores, path, data)
-        if not state.scope_added <= set(read_lines(stores.storage, path)):  # of an attempt that saw fewer segments
+        if not state.scope_added <= set(
+            read_lines(stores.storage, path)
+        ):  # of an attempt that saw fewer segments
             _write_once(stores, f"{path}-{sha1(data).hexdigest()}", data)
         reached("commit.scope")
     _write_once(stores, folder.at(FileName.INDEX), write_json_bytes(index))
@@ -232,9 +249,15 @@ def index_problem(stores: Stores, folder: str) -> tuple[str, str] | None:
     corrected = _corrected(stores, folder, index)
     if corrected is None:
         return "index_damaged", "cannot be used"
-    if missing := sorted(corrected["outlinks"].keys() - set(stores.crawl.folder(folder).segments())):
+    if missing := sorted(
+        corrected["outlinks"].keys() - set(stores.crawl.folder(folder).segments())
+    ):
         return "segment_missing", f"it names segments that are not there: {', '.join(missing)}"
-    return None if corrected == index else ("index_differs", "does not say what the manifests of its segments say")
+    return (
+        None
+        if corrected == index
+        else ("index_differs", "does not say what the manifests of its segments say")
+    )
 
 
 def refresh_index(stores: Stores, folder: str) -> None:
@@ -268,7 +291,9 @@ def _index_paths(stores: Stores, folder: str) -> tuple[str, str]:
 
     The old one is there while a repair writes the index again.
     """
-    return stores.crawl.at(folder, FileName.INDEX), stores.crawl.at(folder, f".{FileName.INDEX}.old")
+    return stores.crawl.at(folder, FileName.INDEX), stores.crawl.at(
+        folder, f".{FileName.INDEX}.old"
+    )
 
 
 def _corrected(stores: Stores, folder: str, index: dict[str, Any]) -> dict[str, Any] | None:
@@ -281,9 +306,17 @@ def _corrected(stores: Stores, folder: str, index: dict[str, Any]) -> dict[str, 
         return None
     there = stores.crawl.folder(folder).readable_manifests()
     manifests = {node: there[node] for node in index["outlinks"] if node in there}
-    outlinks = {**index["outlinks"], **{node: manifest["outlinks"] for node, manifest in manifests.items()}}
+    outlinks = {
+        **index["outlinks"],
+        **{node: manifest["outlinks"] for node, manifest in manifests.items()},
+    }
     counts = [manifest["counts"] for manifest in manifests.values()]
-    added = sorted({*index["scope_added"], *(host for one in manifests.values() for host in one["scope_added"])})
+    added = sorted(
+        {
+            *index["scope_added"],
+            *(host for one in manifests.values() for host in one["scope_added"]),
+        }
+    )
     whole = FolderState.sum_counts(counts) if len(counts) == len(outlinks) else index["counts"]
     return {**index, "outlinks": outlinks, "counts": whole, "scope_added": added}
 

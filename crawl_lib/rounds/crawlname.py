@@ -44,7 +44,9 @@ def other_crawls(stores: Stores, noted: Noted | None = None) -> list[str]:
     for node in config.servers:
         with suppress(StorageError):  # what is wrong with it is said by its own task
             problems.append(_problem(stores, (nodes, node, "queue.local_dir"), _noted(nodes, node)))
-    with open_key_store(config.key_storage, stores.secrets.key_storage_password, crawl=config.crawl.name) as keys:
+    with open_key_store(
+        config.key_storage, stores.secrets.key_storage_password, crawl=config.crawl.name
+    ) as keys:
         return [*filter(None, problems), *keys.other_crawls()]
 
 
@@ -84,7 +86,9 @@ def has_own_texts(stores: Stores) -> bool:
 
 def _asks_for_texts(stores: Stores) -> bool:
     """Say whether a run of the crawl makes texts."""
-    return stores.config.crawldb.signature == "text" or not {"text", "index"}.isdisjoint(stores.config.outputs.tasks)
+    return stores.config.crawldb.signature == "text" or not {"text", "index"}.isdisjoint(
+        stores.config.outputs.tasks
+    )
 
 
 def note_name_on_node(stores: Stores, directory: Path) -> None:
@@ -92,7 +96,10 @@ def note_name_on_node(stores: Stores, directory: Path) -> None:
 
     Its key servers are checked when they are opened. Raises ConfigError.
     """
-    for place in (*_on_the_dfs(stores), (LocalStorage(directory.parent), directory.name, "queue.local_dir")):
+    for place in (
+        *_on_the_dfs(stores),
+        (LocalStorage(directory.parent), directory.name, "queue.local_dir"),
+    ):
         _note(stores, *place)
 
 
@@ -104,7 +111,9 @@ def _on_the_dfs(stores: Stores) -> Iterator[tuple[Storage, str, str]]:
         yield stores.storage, stores.config.text.directory.strip("/"), "text.directory"
 
 
-def _problem(stores: Stores, of: tuple[Storage, str, str], theirs: dict[str, str] | None) -> str | None:
+def _problem(
+    stores: Stores, of: tuple[Storage, str, str], theirs: dict[str, str] | None
+) -> str | None:
     """Return why a place cannot be used, or None.
 
     `theirs`: what its note says.
@@ -118,7 +127,8 @@ def _problem(stores: Stores, of: tuple[Storage, str, str], theirs: dict[str, str
         return f"{option}: {place} is of the crawl {was!r}, and crawl.name is {is_now!r}: name another place"
     if "order" in ours:
         return (
-            f"frontier.order: {place} was begun with fifo: its CrawlDb has to be made first: run `krake crawldb init`"
+            f"frontier.order: {place} was begun with fifo: its "
+            f"CrawlDb has to be made first: run `krake crawldb init`"
         )
     return (
         f"frontier.order: {place} is crawled with a CrawlDb, and there is no way back to fifo, which would crawl all of"
@@ -137,7 +147,10 @@ def _noted(storage: Storage, path: str) -> dict[str, str] | None:
     """Return a directory's note, or None if missing or unreadable."""
     with suppress(PathNotFoundError, ValueError, KeyError, TypeError):
         note = unsealed(storage.read_bytes(f"{path}/{NAME_FILE}"))
-        return {"crawl": str(note["crawl"]), **({"order": str(note["order"])} if "order" in note else {})}
+        return {
+            "crawl": str(note["crawl"]),
+            **({"order": str(note["order"])} if "order" in note else {}),
+        }
     return None
 
 

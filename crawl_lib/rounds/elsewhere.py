@@ -57,8 +57,15 @@ class Airflow:
         parts = None
         with suppress(ValueError):
             parts = urlsplit(url)
-        if not parts or parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc:
-            raise ConfigError(f"{URL_VARIABLE}: give a URL such as https://airflow.example, without user and password")
+        if (
+            not parts
+            or parts.scheme not in {"http", "https"}
+            or not parts.hostname
+            or "@" in parts.netloc
+        ):
+            raise ConfigError(
+                f"{URL_VARIABLE}: give a URL such as https://airflow.example, without user and password"
+            )
         return cls(url, os.environ.get(TOKEN_VARIABLE, ""), time.monotonic() + WAIT_S)
 
     def get(self, path: str, params: Iterable[tuple[str, str]] = ()) -> Any:
@@ -71,7 +78,11 @@ class Airflow:
             raise StorageError(f"Airflow at {self.url} took more than {WAIT_S:.0f} s")
         try:
             answer = requests.get(
-                f"{self.url}{path}", params=list(params), auth=self._sign, timeout=left_s, allow_redirects=False
+                f"{self.url}{path}",
+                params=list(params),
+                auth=self._sign,
+                timeout=left_s,
+                allow_redirects=False,
             )
             if answer.status_code == requests.codes.not_found:
                 return None
@@ -81,10 +92,14 @@ class Airflow:
                     " POST /auth/token for another one"
                 )
             if answer.status_code != requests.codes.ok:
-                raise StorageError(f"Airflow at {self.url} answers {answer.status_code}: is {URL_VARIABLE} correct?")
+                raise StorageError(
+                    f"Airflow at {self.url} answers {answer.status_code}: is {URL_VARIABLE} correct?"
+                )
             return answer.json()
         except (requests.RequestException, ValueError, RecursionError) as error:
-            raise StorageError(f"Airflow at {self.url} does not answer: {type(error).__name__}") from error
+            raise StorageError(
+                f"Airflow at {self.url} does not answer: {type(error).__name__}"
+            ) from error
 
     def _sign(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         """Add the token.
@@ -107,7 +122,9 @@ class AirflowTask:
     try_number: int
 
     @classmethod
-    def named(cls, task_id: str, *, run_id: str, state: str, try_number: int) -> "AirflowTask | None":
+    def named(
+        cls, task_id: str, *, run_id: str, state: str, try_number: int
+    ) -> "AirflowTask | None":
         """Return the task with this id, or None.
 
         None: the id is of a task that belongs to no node.
@@ -148,15 +165,24 @@ def _runs_path(config: Config) -> str:
 def _newest_tasks(airflow: Airflow, config: Config, nodes: set[str]) -> dict[str, AirflowTask]:
     """Find the task of each node that began last. Raises StorageError."""
     names = [("operator", name) for name in NODE_OPERATORS]
-    query = [*names, *(("state", state) for state in TASK_STATES), ("order_by", "-start_date"), ("limit", str(_PAGE))]
+    query = [
+        *names,
+        *(("state", state) for state in TASK_STATES),
+        ("order_by", "-start_date"),
+        ("limit", str(_PAGE)),
+    ]
     found: dict[str, AirflowTask] = {}
     for page in range(_PAGES):
-        answer = airflow.get(f"{_runs_path(config)}/~/taskInstances", [*query, ("offset", str(page * _PAGE))])
+        answer = airflow.get(
+            f"{_runs_path(config)}/~/taskInstances", [*query, ("offset", str(page * _PAGE))]
+        )
         try:
             instances = answer["task_instances"] if answer else []
             tasks = list(_tasks_of(instances))
         except (KeyError, TypeError, ValueError) as error:
-            raise StorageError(f"{airflow.url} does not answer as Airflow: is {URL_VARIABLE} correct?") from error
+            raise StorageError(
+                f"{airflow.url} does not answer as Airflow: is {URL_VARIABLE} correct?"
+            ) from error
         for task in tasks:
             if task.node in nodes:
                 found.setdefault(task.node, task)
@@ -169,7 +195,9 @@ def _tasks_of(instances: Iterable[Mapping[str, Any]]) -> Iterator[AirflowTask]:
     """Yield the task instances of an answer that are tasks of nodes."""
     for one in instances:
         run_id, state, tried = str(one["dag_run_id"]), str(one["state"]), int(one["try_number"])
-        if task := AirflowTask.named(str(one["task_id"]), run_id=run_id, state=state, try_number=tried):
+        if task := AirflowTask.named(
+            str(one["task_id"]), run_id=run_id, state=state, try_number=tried
+        ):
             yield task
 
 
@@ -223,14 +251,21 @@ def progress_of(value: Any) -> dict[str, Any]:
     """
     value = mapping_of(value)
     curve = value.get("curve")
-    points = [point for point in curve if isinstance(point, list)] if isinstance(curve, list) else []
+    points = (
+        [point for point in curve if isinstance(point, list)] if isinstance(curve, list) else []
+    )
     return {
         "phase": printable(str(value.get("phase", ""))),
         **{name: printable(str(value[name])) for name in ("reason", "error") if value.get(name)},
-        **{name: int(_number(value.get(name))) for name in ("taken", "fetched", "errors", "bytes", "queue")},
+        **{
+            name: int(_number(value.get(name)))
+            for name in ("taken", "fetched", "errors", "bytes", "queue")
+        },
         "pages_per_s": _number(value.get("pages_per_s")),
         "time": min(_number(value.get("time")), time.time()),
-        "curve": [[int(_number(number)) for number in point[:_COLUMNS]] for point in points[:_POINTS]],
+        "curve": [
+            [int(_number(number)) for number in point[:_COLUMNS]] for point in points[:_POINTS]
+        ],
     }
 
 

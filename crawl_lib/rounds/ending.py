@@ -24,9 +24,12 @@ def what_is_left(manifests: Collection[Mapping[str, Any]]) -> dict[str, int | No
     know.
     """
     left: dict[str, list[Any]] = {
-        name: [manifest.get(name) for manifest in manifests] for name in ("queue_after", "undecided")
+        name: [manifest.get(name) for manifest in manifests]
+        for name in ("queue_after", "undecided")
     }
-    dues: list[Any] = [manifest.get("next_due") for manifest in manifests if manifest.get("queue_after") != 0]
+    dues: list[Any] = [
+        manifest.get("next_due") for manifest in manifests if manifest.get("queue_after") != 0
+    ]
     return {
         **{name: None if None in values else sum(values) for name, values in left.items()},
         "next_due": None if None in dues else min(dues, default=None),
@@ -62,7 +65,11 @@ def nothing_due(made: Mapping[str, Any]) -> str:
     """
     if not made["ends_rounds"]:
         return ""
-    return "nothing is due" if made["next_due"] is None else f"nothing is due before {_utc(made['next_due'])}"
+    return (
+        "nothing is due"
+        if made["next_due"] is None
+        else f"nothing is due before {_utc(made['next_due'])}"
+    )
 
 
 def ended(state: FolderState) -> str:
@@ -93,7 +100,9 @@ def requisite_rounds(config: Config) -> range:
     They are beyond all that a run may ask for.
     """
     first = config.crawl.max_iterations + 1
-    return range(first, first + (config.crawl.requisite_rounds if config.parse.wants_requisites else 0))
+    return range(
+        first, first + (config.crawl.requisite_rounds if config.parse.wants_requisites else 0)
+    )
 
 
 def is_of_requisites(config: Config, iteration: int) -> bool:
@@ -114,7 +123,11 @@ def ended_before(stores: Stores, *, run_id: str, iteration: int) -> str:
     current = stores.crawl.find(run_id, None)
     if stores.config.order.makes_lists:
         done = current.iteration if current else 0
-        made = (one for one in generated(stores) if one["run_id"] == run_id and done < one["iteration"] <= iteration)
+        made = (
+            one
+            for one in generated(stores)
+            if one["run_id"] == run_id and done < one["iteration"] <= iteration
+        )
         return next(filter(None, map(nothing_due, made)), "")
     if current is None or current.iteration >= iteration:
         return ""

@@ -81,8 +81,13 @@ class Iterations:
         try:
             size_bytes = kept.size_bytes if kept else None
             if size_bytes is None:
-                paths = [stores.crawl.segment(entry["folder"], node).path for node in entry.get("segments", ())]
-                size_bytes = sum(file.size_bytes for path in paths for file in stores.storage.list(path))
+                paths = [
+                    stores.crawl.segment(entry["folder"], node).path
+                    for node in entry.get("segments", ())
+                ]
+                size_bytes = sum(
+                    file.size_bytes for path in paths for file in stores.storage.list(path)
+                )
         except KrakeError as error:
             return {**entry, "error": str(error)}
         if kept:
@@ -98,10 +103,16 @@ class Iterations:
         kept = self._kept.get(entry["folder"])
         if kept and kept.span:
             return kept.span
-        manifests = [stores.crawl.segment(entry["folder"], node).manifest() for node in entry.get("segments", ())]
+        manifests = [
+            stores.crawl.segment(entry["folder"], node).manifest()
+            for node in entry.get("segments", ())
+        ]
         if not manifests:
             return None
-        begun, ended = ([datetime.fromisoformat(one[name]) for one in manifests] for name in ("started", "finished"))
+        begun, ended = (
+            [datetime.fromisoformat(one[name]) for one in manifests]
+            for name in ("started", "finished")
+        )
         span = Span(min(begun), max(0.001, (max(ended) - min(begun)).total_seconds()))
         if kept:
             kept.span = span
@@ -112,7 +123,9 @@ class Iterations:
         if kept and now_s - kept.asked_s < ASK_AGAIN_S:
             return kept.entry
         try:
-            mark = _mark(stores, folder)  # before anything is read: a change meanwhile is found at the next look
+            mark = _mark(
+                stores, folder
+            )  # before anything is read: a change meanwhile is found at the next look
             if kept and kept.mark == mark:
                 kept.asked_s = now_s
                 return kept.entry
@@ -133,7 +146,9 @@ def _mark(stores: Stores, folder: str) -> tuple[str | None, bool]:
     Raises StorageError.
     """
     where = stores.crawl.folder(folder)
-    return stores.storage.stamp(where.at(FileName.INDEX)), stores.storage.exists(where.at(FileName.DROPPED))
+    return stores.storage.stamp(where.at(FileName.INDEX)), stores.storage.exists(
+        where.at(FileName.DROPPED)
+    )
 
 
 def _read(stores: Stores, folder: str, *, has_dropped: bool) -> dict[str, Any]:
@@ -144,7 +159,10 @@ def _read(stores: Stores, folder: str, *, has_dropped: bool) -> dict[str, Any]:
     state = FolderState.read(stores.crawl, folder)
     iteration, dropped = state.folder.iteration(), 0
     if has_dropped:  # these pages are still in the files, and in `counts`
-        dropped = sum(len(SegmentReader(stores.storage, state.folder.at(node)).dropped) for node in state.present)
+        dropped = sum(
+            len(SegmentReader(stores.storage, state.folder.at(node)).dropped)
+            for node in state.present
+        )
     return {
         "folder": folder,
         "run_id": iteration.run_id,

@@ -32,15 +32,25 @@ def require_layout(stores: Stores) -> None:
         return
     handed_over, servers = stores.crawl.inbox.folders(), set(stores.config.servers)
     sources = [(segment.folder, segment.node) for segment in stores.crawl.segments()]
-    sources += [name for name in handed_over if set(_handed_over(stores, *name).get("nodes", ())) != servers]
+    sources += [
+        name for name in handed_over if set(_handed_over(stores, *name).get("nodes", ())) != servers
+    ]
     problems = unsettled(stores, before.nodes, before.folder, sources)
     for node in before.nodes:
         if node not in servers and not is_retired(stores, node):
-            problems.append(f"{node} is not retired: run `krake nodes retire {node}` on its machine")
-    notes = [SettledNotes(stores.crawl, node).read() for node in stores.config.servers if node not in before.nodes]
+            problems.append(
+                f"{node} is not retired: run `krake nodes retire {node}` on its machine"
+            )
+    notes = [
+        SettledNotes(stores.crawl, node).read()
+        for node in stores.config.servers
+        if node not in before.nodes
+    ]
     problems += [settled.refusal for settled in notes if settled is not None and settled.refusal]
     if problems and stores.crawl.newest_iteration() != before:
-        require_layout(stores)  # another start was faster: its nodes are at work, and have no marks any more
+        require_layout(
+            stores
+        )  # another start was faster: its nodes are at work, and have no marks any more
     elif problems:
         more = f" ... and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
         raise ConfigError(
@@ -86,7 +96,10 @@ def has_never_worked(stores: Stores, node: str) -> bool:
     An iteration, seeds or a list name the node; no machine had a queue.
     """
     crawl = stores.crawl
-    if SettledNotes(crawl, node).read() is not None or SettledNotes(crawl, node).urls_of_lost_queue() is not None:
+    if (
+        SettledNotes(crawl, node).read() is not None
+        or SettledNotes(crawl, node).urls_of_lost_queue() is not None
+    ):
         return False
     is_part = any(node in crawl.folder(name).iteration().nodes for name in crawl.folders())
     return is_part or any(_waits(stores, *name, node, None) for name in crawl.inbox.folders())
@@ -98,10 +111,14 @@ def is_taken_in(stores: Stores, name: str, kind: str) -> bool:
     Those that have URLs there, as their marks say.
     """
     nodes = _handed_over(stores, name, kind).get("outlinks", {})
-    return not any(_waits(stores, name, kind, node, SettledNotes(stores.crawl, node).read()) for node in nodes)
+    return not any(
+        _waits(stores, name, kind, node, SettledNotes(stores.crawl, node).read()) for node in nodes
+    )
 
 
-def unsettled(stores: Stores, nodes: Iterable[str], newest: str, sources: Sequence[tuple[str, str]] = ()) -> list[str]:
+def unsettled(
+    stores: Stores, nodes: Iterable[str], newest: str, sources: Sequence[tuple[str, str]] = ()
+) -> list[str]:
     """Return the unsettled nodes, each with the remedy.
 
     They may have something open, or have not taken in `sources` that are for them.
@@ -117,7 +134,9 @@ def unsettled(stores: Stores, nodes: Iterable[str], newest: str, sources: Sequen
             problems.append(f"{node} has no mark that it settled: {run}{gone}")
         elif int(settled.newest or 0) < int(newest):
             problems.append(f"{node} settled before iteration {newest}: {run}{gone}")
-        elif not settled.retired and (waiting := [pair for pair in sources if _waits(stores, *pair, node, settled)]):
+        elif not settled.retired and (
+            waiting := [pair for pair in sources if _waits(stores, *pair, node, settled)]
+        ):
             missing = ", ".join(f"{folder}/{found_by}" for folder, found_by in waiting[:_SHOWN])
             problems.append(f"{node} has not taken in {missing}: {run}")
     return problems

@@ -33,15 +33,18 @@ def count_pages(stores: Stores, entries: Sequence[Mapping[str, Any]]) -> dict[st
             values, numbers = (found.field(part).to_pylist() for part in ("values", "counts"))
             for value, number in zip(values, numbers, strict=True):
                 counter[str(value)] += number or 0
-    return {"rows": rows, **{title: dict(counts[name].most_common(SHOWN)) for name, title in _COLUMNS.items()}}
+    return {
+        "rows": rows,
+        **{title: dict(counts[name].most_common(SHOWN)) for name, title in _COLUMNS.items()},
+    }
 
 
 def _batches(stores: Stores, entries: Sequence[Mapping[str, Any]]) -> Iterator[pa.RecordBatch]:
     for entry in stores.until_stopped(reversed(entries)):
         for node in entry.get("segments", ()):
-            yield from SegmentReader(stores.storage, stores.crawl.segment(entry["folder"], node).path).pages(
-                [*_COLUMNS]
-            )
+            yield from SegmentReader(
+                stores.storage, stores.crawl.segment(entry["folder"], node).path
+            ).pages([*_COLUMNS])
 
 
 def _at_most(rows: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

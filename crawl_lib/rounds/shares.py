@@ -17,7 +17,9 @@ from crawl_lib.crawldir import Iteration, SettledNotes
 from crawl_lib.stores import Stores
 
 
-def share_out(batch_size: int, nodes: tuple[str, ...], remaining: int | None, round_number: int = 0) -> dict[str, int]:
+def share_out(
+    batch_size: int, nodes: tuple[str, ...], remaining: int | None, round_number: int = 0
+) -> dict[str, int]:
     """Return how many URLs each node may take.
 
     `batch_size`, or an even share of what `crawl.max_pages` leaves. The shares sum to at most `remaining` and differ by
@@ -43,7 +45,9 @@ def share_of_node(stores: Stores, current: Iteration, node: str) -> tuple[int, i
     if current.limited and _has_gone_on(stores, current, node):
         return 0, 0
     share = current.batch_sizes.get(node, 0)
-    fills_up = current.limited and not stores.config.order.makes_lists and stores.crawl.inbox.lists()
+    fills_up = (
+        current.limited and not stores.config.order.makes_lists and stores.crawl.inbox.lists()
+    )
     return (max(share, stores.config.batch.size) if fills_up else share), share
 
 
@@ -52,7 +56,9 @@ def put_by(stores: Stores, current: Iteration, missing: Iterable[str]) -> int:
     notes = [(node, SettledNotes(stores.crawl, node).read()) for node in missing]
     takers = [node for node, settled in notes if settled is None or not settled.retired]
     return sum(
-        current.batch_sizes[node] for node in takers if not (current.limited and _has_gone_on(stores, current, node))
+        current.batch_sizes[node]
+        for node in takers
+        if not (current.limited and _has_gone_on(stores, current, node))
     )
 
 

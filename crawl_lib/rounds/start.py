@@ -81,7 +81,9 @@ def start_iteration(
     return found
 
 
-def start_import(stores: Stores, *, run_id: str, clock: Callable[[], float] = time.time) -> Iteration:
+def start_import(
+    stores: Stores, *, run_id: str, clock: Callable[[], float] = time.time
+) -> Iteration:
     """Make or find the folder of an import.
 
     An iteration 0, without nodes, in which nothing is fetched.
@@ -89,7 +91,9 @@ def start_import(stores: Stores, *, run_id: str, clock: Callable[[], float] = ti
     return _find_or_make(stores, run_id, 0, 0, clock, source=PageSource(Kind.IMPORT, IMPORT_NODE))
 
 
-def start_live(stores: Stores, *, run_id: str, name: str, clock: Callable[[], float] = time.time) -> Iteration:
+def start_live(
+    stores: Stores, *, run_id: str, name: str, clock: Callable[[], float] = time.time
+) -> Iteration:
     """Make or find the folder of a real-time fetcher's pages.
 
     `name`: of the fetcher.
@@ -122,7 +126,13 @@ def _find_or_make(
 
 
 def _prepare(
-    stores: Stores, run_id: str, iteration: int, batch_size: int, folders: list[str], *, source: PageSource
+    stores: Stores,
+    run_id: str,
+    iteration: int,
+    batch_size: int,
+    folders: list[str],
+    *,
+    source: PageSource,
 ) -> str:
     """Write a hidden folder that follows these; returns its name."""
     storage, crawl = stores.storage, stores.crawl
@@ -204,6 +214,8 @@ def _add_folder(stores: Stores, state: FolderState, sums: _Sums) -> None:
         return
     current = state.folder.iteration()
     open_nodes = (
-        state.awaited if state.index is not None else [n for n in current.batch_sizes if n not in state.present]
+        state.awaited
+        if state.index is not None
+        else [n for n in current.batch_sizes if n not in state.present]
     )
     sums.open_taken += state.urls + put_by(stores, current, open_nodes)

@@ -85,7 +85,10 @@ class CrawlReader:
                     ask_keys=self._ask_keys,
                 )
             except StorageError as error:
-                return {**_local(self._config, self._secrets, self._elsewhere, self._ask_keys), "error": str(error)}
+                return {
+                    **_local(self._config, self._secrets, self._elsewhere, self._ask_keys),
+                    "error": str(error),
+                }
 
     def pages(self, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return `count_pages` of iterations of the status. Raises StorageError or DamagedFileError."""
@@ -94,7 +97,9 @@ class CrawlReader:
         return count_pages(open_to_look(self._config, self._secrets, self._wait_s), entries)
 
 
-def status_of(config: Config, secrets: Secrets | None = None, *, last: int | None = None) -> dict[str, Any]:
+def status_of(
+    config: Config, secrets: Secrets | None = None, *, last: int | None = None
+) -> dict[str, Any]:
     """Look once: see `CrawlReader.status`."""
     return CrawlReader(config, secrets).status(last=last)
 
@@ -149,18 +154,24 @@ def crawl_status(
     shown = entries[-last:] if last else entries
     newest = (iterations.with_bytes(stores, entry) for entry in shown[-WITH_BYTES:])
     return {
-        **_local(stores.config, stores.secrets, elsewhere or _ask_environment, ask_keys or keys_status),
+        **_local(
+            stores.config, stores.secrets, elsewhere or _ask_environment, ask_keys or keys_status
+        ),
         "injected": len(stores.crawl.inbox.seeds()),
         "iterations": [*shown[:-WITH_BYTES], *newest],
         "older": len(entries) - len(shown),
         **({"unread": iterations.unread} if iterations.unread else {}),
-        "totals": FolderState.sum_counts([entry["counts"] for entry in entries if "counts" in entry]),
+        "totals": FolderState.sum_counts(
+            [entry["counts"] for entry in entries if "counts" in entry]
+        ),
         "nodes": nodes,
         "exports": [_export(stores, name) for name in list_exports(stores)],
     }
 
 
-def _local(config: Config, secrets: Secrets, elsewhere: AskElsewhere, ask_keys: AskKeys) -> dict[str, Any]:
+def _local(
+    config: Config, secrets: Secrets, elsewhere: AskElsewhere, ask_keys: AskKeys
+) -> dict[str, Any]:
     """Return what is known without the file store."""
     waits = str(what_waits(config))
     return {
@@ -190,7 +201,9 @@ def _queues(config: Config, elsewhere: AskElsewhere) -> dict[str, dict[str, Any]
     for entry in found.values():
         if "open_take" in entry:
             progress = entry["progress"]
-            entry["progress"] = progress | _etas(progress, entry["open_take"]["count"], entry["length"])
+            entry["progress"] = progress | _etas(
+                progress, entry["open_take"]["count"], entry["length"]
+            )
     return found
 
 
@@ -207,7 +220,9 @@ def nodes_status(stores: Stores, iterations: Sequence[Mapping[str, Any]]) -> dic
     with_late = [entry for entry in iterations if entry.get("late")]
     found: dict[str, Any] = {}
     for node in sorted({*stores.config.servers, *SettledNotes.nodes(stores.crawl)}):
-        entry: dict[str, Any] = {"late": [one["folder"] for one in with_late if node in one["late"]]}
+        entry: dict[str, Any] = {
+            "late": [one["folder"] for one in with_late if node in one["late"]]
+        }
         try:
             last = SettledNotes(stores.crawl, node).read()
         except KrakeError as error:
@@ -215,7 +230,12 @@ def nodes_status(stores: Stores, iterations: Sequence[Mapping[str, Any]]) -> dic
         else:
             if last is not None:
                 behind = last.newest != newest and not last.retired
-                entry |= {"settled": last.newest, "behind": behind, "queue": last.queue, "undecided": last.undecided}
+                entry |= {
+                    "settled": last.newest,
+                    "behind": behind,
+                    "queue": last.queue,
+                    "undecided": last.undecided,
+                }
                 entry |= {name: True for name in ("retired", "lost") if getattr(last, name)}
         found[node] = entry
     return found
@@ -245,7 +265,11 @@ def _queue(config: Config, node: str) -> dict[str, Any]:
         status["open_move"] = move.move_id
     if take is not None:
         header = take.header
-        status["open_take"] = {"run_id": header.run_id, "iteration": header.iteration, "count": take.count}
+        status["open_take"] = {
+            "run_id": header.run_id,
+            "iteration": header.iteration,
+            "count": take.count,
+        }
         status["progress"] = progress
     return {**status, **halted}
 
@@ -267,7 +291,10 @@ def _etas(progress: Mapping[str, Any], taken: int, length: int) -> dict[str, int
     rate, fetched = progress.get("pages_per_s") or 0.0, progress.get("fetched") or 0
     if rate <= 0 or progress.get("phase") in _AT_REST:
         return {}
-    return {"eta_s": round(max(0, taken - fetched) / rate), "queue_eta_s": round(max(0, length - fetched) / rate)}
+    return {
+        "eta_s": round(max(0, taken - fetched) / rate),
+        "queue_eta_s": round(max(0, length - fetched) / rate),
+    }
 
 
 def _first_hosts(queue: Queue, back_offs: Mapping[str, float]) -> dict[str, dict[str, Any]]:
@@ -277,7 +304,9 @@ def _first_hosts(queue: Queue, back_offs: Mapping[str, float]) -> dict[str, dict
     """
     with os_errors(queue.directory, "changes at the moment"):
         lines = (url for url, _ in queue.lines(queue.state(), HOST_LINES))
-        counts = Counter(host_of_line(url) for url in lines if url.count(b"/") > 1)  # people may have written anything
+        counts = Counter(
+            host_of_line(url) for url in lines if url.count(b"/") > 1
+        )  # people may have written anything
     hosts: dict[str, dict[str, Any]] = {}
     for name, count in counts.most_common(SHOWN_HOSTS):
         host = name.decode("utf-8", "replace")
@@ -311,4 +340,9 @@ def _export(stores: Stores, name: str) -> dict[str, Any]:
     sizes = ExportFolder(stores, name).sizes()
     sizes = {file: sizes[file] for file in EXPORT_FILES if file in sizes}
     pages = (sizes[URL_MAPPING] - 4) // 20 if URL_MAPPING in sizes else None
-    return {"name": name, "pages": pages, "bytes": sizes, "complete": len(sizes) == len(EXPORT_FILES)}
+    return {
+        "name": name,
+        "pages": pages,
+        "bytes": sizes,
+        "complete": len(sizes) == len(EXPORT_FILES),
+    }

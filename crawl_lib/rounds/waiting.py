@@ -49,7 +49,9 @@ class Waiting:
             until, last = clock_text(self.until, now), clock_text(self.last, now)
             verb = "waits" if self.urls == 1 else "wait"
             least = "at least " if self.is_part else ""
-            parts.append(f"{least}{_counted(self.urls, 'URL')} {verb} until {until}{' or later' * (last != until)}")
+            parts.append(
+                f"{least}{_counted(self.urls, 'URL')} {verb} until {until}{' or later' * (last != until)}"
+            )
         return ", ".join(parts)
 
 
@@ -96,17 +98,23 @@ def _add_node(config: Config, node: str, found: Waiting) -> None:
                 found.add_url(until)
 
 
-def _waiting(queue: Queue, back_offs: dict[str, float], now: float) -> Iterator[tuple[bytes, float]]:
+def _waiting(
+    queue: Queue, back_offs: dict[str, float], now: float
+) -> Iterator[tuple[bytes, float]]:
     """Yield a queue's first URLs, each with its due time.
 
     0 where it waits for nothing.
     """
     ends = {host.encode(): until for host, until in back_offs.items()}
-    for url, meta in queue.lines(queue.state(), min(QUEUE_LINES, queue.length())) if queue.exists() else ():
+    for url, meta in (
+        queue.lines(queue.state(), min(QUEUE_LINES, queue.length())) if queue.exists() else ()
+    ):
         yield url, max(due_of(meta), ends.get(host_of_line(url), 0.0) if ends else 0.0)
 
 
-def waits_until(config: Config, urls: Collection[str], hosts: Collection[str] = ()) -> dict[str, float]:
+def waits_until(
+    config: Config, urls: Collection[str], hosts: Collection[str] = ()
+) -> dict[str, float]:
     """Return until when URLs and hosts wait, in POSIX seconds.
 
     On this machine; for hosts, of the first URL.
@@ -135,4 +143,6 @@ def at_once(until: float, what: str) -> str:
 
     `until`: POSIX seconds. A URL or host may wait.
     """
-    return f"next try {clock_text(until, time.time())}: `krake retry --now {what}` fetches it at once"
+    return (
+        f"next try {clock_text(until, time.time())}: `krake retry --now {what}` fetches it at once"
+    )

@@ -32,7 +32,9 @@ _NOTED = f'"{FIELD}": [{{][^}}]*[}}]'
 _NUMBER = """cast(nullif(regexp_extract(metadata, '"{0}": (-?[0-9.]+(e[-+]?[0-9]+)?)', 1), '') as double) as {0}"""
 """The number of that name in metadata: a regular expression as both engines have them."""
 _WITH_NOTED = "left join noted on noted.key = seen.key and noted.segment = seen.segment and noted.time = seen.moment"
-_AS_DOUBLE = "cast(cast(cast(seen.{0} as decimal(27, 9)) * 1000000000 as bigint) as double) / 1e9 as {0}"
+_AS_DOUBLE = (
+    "cast(cast(cast(seen.{0} as decimal(27, 9)) * 1000000000 as bigint) as double) / 1e9 as {0}"
+)
 _BILLIONTHS = "cast(cast(round({0} * 1e9) as bigint) as decimal(19, 0))"
 _AS_SCORE = f"cast({_BILLIONTHS} * cast(0.000000001 as decimal(10, 9)) as decimal(18, 9)) as {{1}}"
 """What both engines compute alike: no decimal is divided, and no double with a fraction is cast to one."""
@@ -59,12 +61,20 @@ class Scoring:
         for plugin, moment in product(found.plugins, MOMENTS):
             if (what := getattr(plugin, moment)) is not None:
                 _require_steady(plugin, moment, what)
-                _judged([plugin], moment, pa.RecordBatch.from_pylist([], _columns(moment, found.columns)))
+                _judged(
+                    [plugin],
+                    moment,
+                    pa.RecordBatch.from_pylist([], _columns(moment, found.columns)),
+                )
         return found
 
     def wanting(self, *moments: str) -> list[Plugin]:
         """Return the plug-ins with a function for one of some moments."""
-        return [plugin for plugin in self.plugins if any(getattr(plugin, name) is not None for name in moments)]
+        return [
+            plugin
+            for plugin in self.plugins
+            if any(getattr(plugin, name) is not None for name in moments)
+        ]
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -85,7 +95,9 @@ class Scoring:
         numbers = ", ".join(map(_NUMBER.format, self.columns))
         engine.define("noted", f"select key, segment, time, {numbers} from {given}")
 
-    def apply(self, work: VersionWork, moment: str, source: str, target: str, schema: pa.Schema) -> None:
+    def apply(
+        self, work: VersionWork, moment: str, source: str, target: str, schema: pa.Schema
+    ) -> None:
         """Make the table `target`: rows of `source` with the chain's result.
 
         `source`: has the moment's columns, `key`, and for what was noted `segment` and `moment`. `schema`: of `target`.
@@ -93,7 +105,10 @@ class Scoring:
         """
         what, result, plugins = MOMENTS[moment], MOMENTS[moment].result, self.wanting(moment)
         own = _columns(moment, self.columns)
-        more = [pa.field("key", pa.binary()), *(field for field in schema if field.name not in {"key", *own.names})]
+        more = [
+            pa.field("key", pa.binary()),
+            *(field for field in schema if field.name not in {"key", *own.names}),
+        ]
         fields = pa.schema([*more, *own])
         first, said = self._first(moment, source, fields), f"{target}_said"
         if all(isinstance(getattr(plugin, moment), str) for plugin in plugins):
@@ -104,13 +119,17 @@ class Scoring:
         else:
             work.keep(said, fields, _passed(work, moment, plugins, first))
         answered = result if what.may_be_null else _OR_FAIL.format(result)
-        names = [_AS_SCORE.format(answered, result) if name == result else name for name in schema.names]
+        names = [
+            _AS_SCORE.format(answered, result) if name == result else name for name in schema.names
+        ]
         work.engine.define("scored", f"select {', '.join(names)} from {said}")
         try:
             work.ask(target, schema, _QUERY, f"crawldb.{moment}")
         except StorageError as error:
             if type(error) is StorageError:
-                deque(_passed(work, moment, plugins, first), maxlen=0)  # it names the plug-in, and the URL
+                deque(
+                    _passed(work, moment, plugins, first), maxlen=0
+                )  # it names the plug-in, and the URL
             raise
 
     def values(self, moment: str, batch: pa.RecordBatch) -> "pa.Array[Any]":
@@ -119,26 +138,37 @@ class Scoring:
         Raises ConfigError naming plug-in, moment and URL.
         """
         given, fields, rows = self._constants(moment), _columns(moment), len(batch)
-        found = {name: pa.repeat(given[name], rows) if name in given else batch.column(name) for name in fields.names}
-        whole = pa.RecordBatch.from_arrays([found[field.name].cast(field.type) for field in fields], schema=fields)
+        found = {
+            name: pa.repeat(given[name], rows) if name in given else batch.column(name)
+            for name in fields.names
+        }
+        whole = pa.RecordBatch.from_arrays(
+            [found[field.name].cast(field.type) for field in fields], schema=fields
+        )
         return _judged(self.wanting(moment), moment, whole).column(MOMENTS[moment].result)
 
     def _constants(self, moment: str) -> dict[str, float]:
         what = MOMENTS[moment]
-        return {"now": self.now, "version": self.version} | ({} if what.start is None else {what.result: what.start})
+        return {"now": self.now, "version": self.version} | (
+            {} if what.start is None else {what.result: what.start}
+        )
 
     def _first(self, moment: str, source: str, fields: pa.Schema) -> str:
         """Return the query of rows for the first plug-in."""
         given, columns = self._constants(moment), []
         for name, kind in zip(fields.names, fields.types, strict=True):
             if name in given:
-                columns.append(f"cast({given[name]} as {'double' if kind == pa.float64() else 'bigint'}) as {name}")
+                columns.append(
+                    f"cast({given[name]} as {'double' if kind == pa.float64() else 'bigint'}) as {name}"
+                )
             elif name in self.columns:
                 columns.append(f"noted.{name}")
             else:
                 columns.append(_AS_DOUBLE.format(name) if kind == pa.float64() else f"seen.{name}")
         is_joined = MOMENTS[moment].has_noted and self.columns
-        return f"select {', '.join(columns)} from {source} as seen {_WITH_NOTED if is_joined else ''}"
+        return (
+            f"select {', '.join(columns)} from {source} as seen {_WITH_NOTED if is_joined else ''}"
+        )
 
 
 def _columns(moment: str, noted: Iterable[str] = ()) -> pa.Schema:
@@ -148,7 +178,8 @@ def _columns(moment: str, noted: Iterable[str] = ()) -> pa.Schema:
     """
     what = MOMENTS[moment]
     return columns(
-        f"{what.columns}, now int64, version int64" + "".join(f", {one} number" for one in noted) * what.has_noted
+        f"{what.columns}, now int64, version int64"
+        + "".join(f", {one} number" for one in noted) * what.has_noted
     )
 
 
@@ -189,7 +220,9 @@ def _asked(what: Row, moment: Moment, batch: pa.RecordBatch) -> "pa.Array[Any]":
         assert what is not None
         answer = what(batch)
         if not isinstance(answer, pa.RecordBatch) or len(answer) != len(batch):
-            raise ValueError(f"answers {type(answer).__name__}, and not a record batch of {len(batch)} rows")
+            raise ValueError(
+                f"answers {type(answer).__name__}, and not a record batch of {len(batch)} rows"
+            )
         found = answer.column(moment.result).cast(pa.float64())
     if not moment.may_be_null and found.null_count:
         raise ValueError(f"{moment.result} is null")
@@ -217,7 +250,11 @@ def _require_steady(plugin: Plugin, moment: str, what: Row) -> None:
     if isinstance(what, str):
         calls = {name.lower() for name in _CALLS.findall(what)}
         for name in sorted((calls & _volatile()) | set(_CLOCKS.findall(what))):
-            raise blamed(plugin, moment, ValueError(f"{name}: reads clock or chance; use the columns now and version"))
+            raise blamed(
+                plugin,
+                moment,
+                ValueError(f"{name}: reads clock or chance; use the columns now and version"),
+            )
 
 
 def _require_columns(scoring: Scoring) -> None:
@@ -228,7 +265,11 @@ def _require_columns(scoring: Scoring) -> None:
     known = {name for moment in MOMENTS for name in _columns(moment).names}
     for plugin, column in [(one, column) for one in scoring.plugins for column in one.columns]:
         if not _COLUMN.fullmatch(column) or column in known or scoring.columns.count(column) > 1:
-            raise ConfigError(f"scoring.plugins: {plugin.name}: column {column!r} is no name, or is there already")
+            raise ConfigError(
+                f"scoring.plugins: {plugin.name}: column {column!r} is no name, or is there already"
+            )
     for plugin, name in product(scoring.plugins, PAGE_MOMENTS):
         if (what := getattr(plugin, name)) is not None and not callable(what):
-            raise ConfigError(f"scoring.plugins: {plugin.name}, {name}: must be a function over a page's fields")
+            raise ConfigError(
+                f"scoring.plugins: {plugin.name}, {name}: must be a function over a page's fields"
+            )

@@ -51,13 +51,19 @@ def _installed(name: str) -> type[Plugin]:
     found = {entry.value: entry for entry in entry_points(group=GROUP, name=name)}
     if len(found) != 1:
         there = sorted({*BUILT_IN, *(entry.name for entry in entry_points(group=GROUP))})
-        problem = f"is {' and '.join(sorted(found))}; uninstall one of them" if found else "is not installed"
+        problem = (
+            f"is {' and '.join(sorted(found))}; uninstall one of them"
+            if found
+            else "is not installed"
+        )
         raise ConfigError(f"scoring.plugins: {name}: {problem} (there are {', '.join(there)})")
     kind: type[Plugin] = found.popitem()[1].load()
     return kind
 
 
-def note(plugins: Iterable[Plugin], moment: str, metadata: str | None, page: Mapping[str, Any]) -> str | None:
+def note(
+    plugins: Iterable[Plugin], moment: str, metadata: str | None, page: Mapping[str, Any]
+) -> str | None:
     """Return metadata with the numbers of plug-ins.
 
     Plug-ins with a moment in the crawl count. `page`: its fields by name. Raises ConfigError naming plug-in, moment and

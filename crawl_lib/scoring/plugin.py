@@ -65,7 +65,9 @@ _VISIT = "url text, status text, depth int32, is_visited flag, is_changed flag, 
 MOMENTS = {
     "injected": Moment("score", "url text, host text, depth int32, metadata text, score number"),
     "initial": Moment("score", "url text, depth int32, score number"),
-    "distribute": Moment("given", f"url text, {_PAGE}, given number", start=0, has_noted=True, may_be_null=True),
+    "distribute": Moment(
+        "given", f"url text, {_PAGE}, given number", start=0, has_noted=True, may_be_null=True
+    ),
     "update": Moment("score", f"{_VISIT}, score number", has_noted=True),
     "sort_value": Moment("sort_value", f"{_ROW}, score number, sort_value number", start=1),
     "index_boost": Moment("boost", f"{_ROW}, score number, boost number", start=1),
@@ -78,7 +80,9 @@ def blamed(plugin: Plugin, moment: str, error: Exception, *where: str) -> Config
     kind = "" if "duckdb" in type(error).__module__ else f"{type(error).__name__}: "
     problem = str(error).split("\n\n")[0].split("\nLINE ")[0]
     text = " ".join(problem.split())
-    return ConfigError(": ".join(["scoring.plugins", f"{plugin.name}, {moment}", *where, kind + text]))
+    return ConfigError(
+        ": ".join(["scoring.plugins", f"{plugin.name}, {moment}", *where, kind + text])
+    )
 
 
 class Breadth(Plugin):
@@ -95,7 +99,9 @@ class Depth(Plugin):
 
     def __init__(self, config: ScoringConfig) -> None:
         super().__init__(config)
-        self.distribute = f"case when depth < coalesce(max_depth, {config.max_depth}) then given end"
+        self.distribute = (
+            f"case when depth < coalesce(max_depth, {config.max_depth}) then given end"
+        )
         self.sort_value = f"sort_value * (1 + {config.max_depth} - depth)"
 
 

@@ -131,7 +131,11 @@ class SearchOptions:
 
 
 def answer(
-    index: OpenIndex, query: str, sites: Sites, wanted: SearchOptions | None = None, now_us: int | None = None
+    index: OpenIndex,
+    query: str,
+    sites: Sites,
+    wanted: SearchOptions | None = None,
+    now_us: int | None = None,
 ) -> SearchAnswer:
     """Answer a query.
 
@@ -142,7 +146,9 @@ def answer(
     return _Search(index, _read(index, query), sites, wanted or SearchOptions(), now_us).answer()
 
 
-def every_page(index: OpenIndex, query: str, sites: Sites, now_us: int | None = None) -> Iterator[tuple[bytes, str]]:
+def every_page(
+    index: OpenIndex, query: str, sites: Sites, now_us: int | None = None
+) -> Iterator[tuple[bytes, str]]:
     """Yield the pages with all words of a query.
 
     Key and URL come in key order. `now_us`: as for `answer`. Raises DamagedFileError, perhaps after some pages, where
@@ -162,20 +168,31 @@ def _read(index: OpenIndex, query: str) -> QueryReading:
 
 
 def ranked(
-    index: OpenIndex, query: str, sites: Sites, wanted: SearchOptions | None = None, now_us: int | None = None
+    index: OpenIndex,
+    query: str,
+    sites: Sites,
+    wanted: SearchOptions | None = None,
+    now_us: int | None = None,
 ) -> list[Candidate]:
     """Return the ranked pages, before near duplicates are folded.
 
     Arguments as for `answer`.
     """
-    return _Search(index, _read(index, query), sites, wanted or SearchOptions(), now_us).candidates()[0]
+    return _Search(
+        index, _read(index, query), sites, wanted or SearchOptions(), now_us
+    ).candidates()[0]
 
 
 class _Search:
     """One query on an index."""
 
     def __init__(
-        self, index: OpenIndex, reading: QueryReading, sites: Sites, wanted: SearchOptions, now_us: int | None
+        self,
+        index: OpenIndex,
+        reading: QueryReading,
+        sites: Sites,
+        wanted: SearchOptions,
+        now_us: int | None,
     ) -> None:
         self._index, self._searcher, self._reading = index, index.searcher, reading
         self._sites, self._wanted = sites, wanted
@@ -191,7 +208,10 @@ class _Search:
         results = folded(candidates)
         start = (self._wanted.page - 1) * PAGE_SIZE
         shown = results[start : start + PAGE_SIZE]
-        if not any(part.kind is PartKind.SITE for part in self._reading.parts) and not self._reading.by_date:
+        if (
+            not any(part.kind is PartKind.SITE for part in self._reading.parts)
+            and not self._reading.by_date
+        ):
             shown = uncrowded(shown)
         return SearchAnswer(
             self._reading,
@@ -207,10 +227,16 @@ class _Search:
         """Yield key and URL of each matching page, by windows."""
         query, last = self._filters.around(self._all()), -1
         while True:
-            rest = Query.range_query(self._index.fields.schema, "order", FieldType.Unsigned, lower_bound=last + 1)
+            rest = Query.range_query(
+                self._index.fields.schema, "order", FieldType.Unsigned, lower_bound=last + 1
+            )
             window = Query.boolean_query([(Occur.Must, query), (Occur.Must, rest)])
-            found = self._searcher.search(window, STREAMED, count=False, order_by_field="order", order=Order.Asc).hits
-            for one in self._ranked([(0.0, address) for _, address in found], has_all=True, is_sorted=False):
+            found = self._searcher.search(
+                window, STREAMED, count=False, order_by_field="order", order=Order.Asc
+            ).hits
+            for one in self._ranked(
+                [(0.0, address) for _, address in found], has_all=True, is_sorted=False
+            ):
                 page = self._searcher.doc(one.address)
                 yield one.fact.key, _text(page, "url")
             if len(found) < STREAMED or (last := int(found[-1][0])) == MAX_ORDER:
@@ -232,7 +258,9 @@ class _Search:
         candidates, total = self._candidates()
         if self._wanted.is_broader and self._asked:
             self._asked = broadened(self._index, self._clauses, self._asked, candidates[:BEST])
-            candidates = self._ranked(self._top(some_of(self._asked), is_counted=False)[0], has_all=True)
+            candidates = self._ranked(
+                self._top(some_of(self._asked), is_counted=False)[0], has_all=True
+            )
         return candidates, total
 
     def _candidates(self) -> tuple[list[Candidate], int]:
@@ -280,14 +308,20 @@ class _Search:
         """Return pages by boost or date, and the number of matches."""
         by_date = self._reading.by_date
         name, order = ("date", Order.Desc) if by_date else ("order", Order.Asc)
-        found = self._searcher.search(self._filters.around(self._all()), UNSCORED, order_by_field=name, order=order)
-        candidates = self._ranked([(1.0, address) for _, address in found.hits], has_all=True, is_sorted=not by_date)
+        found = self._searcher.search(
+            self._filters.around(self._all()), UNSCORED, order_by_field=name, order=order
+        )
+        candidates = self._ranked(
+            [(1.0, address) for _, address in found.hits], has_all=True, is_sorted=not by_date
+        )
         if by_date:
             dates = {_place(address): int(date) for date, address in found.hits}
             candidates.sort(key=lambda one: (-dates[_place(one.address)], one.fact.key))
         return candidates[:CANDIDATES], _count(found)
 
-    def _ranked(self, hits: Sequence[Hit], *, has_all: bool, is_sorted: bool = True) -> list[Candidate]:
+    def _ranked(
+        self, hits: Sequence[Hit], *, has_all: bool, is_sorted: bool = True
+    ) -> list[Candidate]:
         """Return hits with the facts of their pages.
 
         Pages that may not be shown any more are left out.
@@ -296,7 +330,12 @@ class _Search:
         weight = self._wanted.weights.boost
         found = [
             Candidate(
-                address, fact, base, boost_factor(fact.boost, weight), self._sites.factor(fact.host), has_all=has_all
+                address,
+                fact,
+                base,
+                boost_factor(fact.boost, weight),
+                self._sites.factor(fact.host),
+                has_all=has_all,
             )
             for (base, address), fact in zip(hits, facts, strict=True)
             if fact.unavailable_after_us > self._now_us
@@ -325,7 +364,10 @@ class _Search:
                 published_us is not None,
                 None if self._reading.by_date else score,
                 () if one.has_all else self._missing(page, one.address),
-                tuple(_text(self._searcher.doc(other.address), "url") for other in one.like[:MOST_LIKE]),
+                tuple(
+                    _text(self._searcher.doc(other.address), "url")
+                    for other in one.like[:MOST_LIKE]
+                ),
                 robots,
                 None if "nosnippet" in robots else snippets.of(page),
                 explanation,
@@ -337,14 +379,21 @@ class _Search:
         Words of the page's language and of all languages count.
         """
         group = self._index.fields.group(page.get_first("language"))
-        units = (unit for asked in self._asked if asked.language in (group, None) for unit in asked.units)
+        units = (
+            unit for asked in self._asked if asked.language in (group, None) for unit in asked.units
+        )
         return tuple(unit.label for unit in units if self._explained(unit.match, address) is None)
 
     def _explanation(self, one: Candidate) -> Explanation:
         leaves = {
-            (leaf.field, leaf.label): leaf for asked in self._asked for unit in asked.units for leaf in unit.leaves
+            (leaf.field, leaf.label): leaf
+            for asked in self._asked
+            for unit in asked.units
+            for leaf in unit.leaves
         }
-        shares = tuple(share for leaf in leaves.values() if (share := self._share(leaf, one.address)))
+        shares = tuple(
+            share for leaf in leaves.values() if (share := self._share(leaf, one.address))
+        )
         by_words = sum(share.value for share in shares) if self._asked else 1.0
         return Explanation(shares, by_words, one.fact.boost, one.boost_factor, one.site_factor)
 
@@ -352,7 +401,13 @@ class _Search:
         explained = self._explained(leaf.query, address)
         if explained is None:
             return None
-        return Share(leaf.label, leaf.field, float(json.loads(explained.to_json())["value"]), leaf.weight, leaf.times)
+        return Share(
+            leaf.label,
+            leaf.field,
+            float(json.loads(explained.to_json())["value"]),
+            leaf.weight,
+            leaf.times,
+        )
 
     def _explained(self, query: Query, address: DocAddress) -> tantivy.Explanation | None:
         """Return a query's score of a page; None without a match."""

@@ -33,11 +33,23 @@ def broadened(
 
     Words are added in each language of these pages.
     """
-    added = {group: _best_words(index, group, weights) for group, weights in _weights(index, best).items()}
+    added = {
+        group: _best_words(index, group, weights)
+        for group, weights in _weights(index, best).items()
+    }
     for_all = [one for one in asked if one.language is None]
-    of_each = [replace(one, language=group, pages=clauses.pages_of(group)) for one in for_all for group in added]
+    of_each = [
+        replace(one, language=group, pages=clauses.pages_of(group))
+        for one in for_all
+        for group in added
+    ]
     return [
-        replace(one, units=_merged(one.units, clauses, one.language or OTHER, added.get(one.language or OTHER, {})))
+        replace(
+            one,
+            units=_merged(
+                one.units, clauses, one.language or OTHER, added.get(one.language or OTHER, {})
+            ),
+        )
         for one in of_each or asked
     ]
 
@@ -66,14 +78,18 @@ def _best_words(index: OpenIndex, group: str, weights: Mapping[str, float]) -> d
     telling = (
         (word, weight)
         for word, weight in sorted(weights.items(), key=lambda one: (-one[1], one[0]))
-        if len(word) in WORD_CHARS and word.isalpha() and index.searcher.doc_freq(field, word) <= most
+        if len(word) in WORD_CHARS
+        and word.isalpha()
+        and index.searcher.doc_freq(field, word) <= most
     )
     chosen = dict(islice(telling, ADDED))
     total = sum(chosen.values())
     return {word: (1 - OWN_SHARE) * weight / total for word, weight in chosen.items()}
 
 
-def _merged(units: Sequence[Unit], clauses: Clauses, language: str, added: Mapping[str, float]) -> tuple[Unit, ...]:
+def _merged(
+    units: Sequence[Unit], clauses: Clauses, language: str, added: Mapping[str, float]
+) -> tuple[Unit, ...]:
     """Merge the units of a query with added words.
 
     A word in both has both weights.

@@ -73,7 +73,9 @@ class Unit:
 
     def repeated(self, times: float) -> "Unit":
         """Return the unit as a query has it that repeats it."""
-        return replace(self, leaves=tuple(replace(leaf, times=leaf.times * times) for leaf in self.leaves))
+        return replace(
+            self, leaves=tuple(replace(leaf, times=leaf.times * times) for leaf in self.leaves)
+        )
 
     @property
     def match(self) -> Query:
@@ -88,7 +90,11 @@ class Unit:
 
     def wished(self) -> list[Clause]:
         """Return the clauses of a query whose pages may have it."""
-        return _should(self.leaves) if self.leaves or self.found is None else [(Occur.Should, unscored(self.found))]
+        return (
+            _should(self.leaves)
+            if self.leaves or self.found is None
+            else [(Occur.Should, unscored(self.found))]
+        )
 
 
 @dataclass(frozen=True)
@@ -152,13 +158,17 @@ class Filters:
         if not self.must and not self.never:
             return query
         must = [(Occur.Must, unscored(one)) for one in self.must]
-        return Query.boolean_query([(Occur.Must, query), *must, *((Occur.MustNot, one) for one in self.never)])
+        return Query.boolean_query(
+            [(Occur.Must, query), *must, *((Occur.MustNot, one) for one in self.never)]
+        )
 
 
 class Clauses:
     """Builds what a query asks of an index that is open."""
 
-    def __init__(self, fields: Fields, searcher: tantivy.Searcher, weights: Mapping[str, float] = WEIGHTS) -> None:
+    def __init__(
+        self, fields: Fields, searcher: tantivy.Searcher, weights: Mapping[str, float] = WEIGHTS
+    ) -> None:
         """Take an open index.
 
         `fields`: the index's own; `weights`: of the kinds of fields.
@@ -180,7 +190,9 @@ class Clauses:
             return [AskedClauses(tuple(found[OTHER]))] if found[OTHER] else []
         return [
             AskedClauses(
-                tuple(units), language, None if all(unit.is_of_language for unit in units) else self.pages_of(language)
+                tuple(units),
+                language,
+                None if all(unit.is_of_language for unit in units) else self.pages_of(language),
             )
             for language, units in found.items()
             if units
@@ -189,8 +201,12 @@ class Clauses:
     def filters(self, reading: QueryReading) -> Filters:
         """Return the reading's filters and exclusions, which have no score."""
         groups = [group for group in reading.groups if is_filter(group)]
-        must = [_either(list(map(self._filter, group))) for group in groups if not _is_taken_away(group)]
-        never = [self._taken_away(part) for group in groups if _is_taken_away(group) for part in group]
+        must = [
+            _either(list(map(self._filter, group))) for group in groups if not _is_taken_away(group)
+        ]
+        never = [
+            self._taken_away(part) for group in groups if _is_taken_away(group) for part in group
+        ]
         return Filters(tuple(must), tuple(never))
 
     def term(self, field: str, word: str) -> Query:
@@ -206,7 +222,11 @@ class Clauses:
 
         `typed`: as it stands in the query.
         """
-        names = [(self._fields.name(kind, language), weight) for kind, weight in self._weights.items() if weight]
+        names = [
+            (self._fields.name(kind, language), weight)
+            for kind, weight in self._weights.items()
+            if weight
+        ]
         leaves = tuple(Leaf(word, name, self.term(name, word), weight) for name, weight in names)
         return Unit(typed or word, leaves, may_lack=True, varies=True, is_of_language=True)
 
@@ -224,7 +244,10 @@ class Clauses:
         if not units:
             units = [unit for group in groups for part in group for unit in self._unremoved(part)]
         times = Counter(unit.words for unit in units)
-        return [unit.repeated(times[unit.words]) for unit in {unit.words: unit for unit in units}.values()]
+        return [
+            unit.repeated(times[unit.words])
+            for unit in {unit.words: unit for unit in units}.values()
+        ]
 
     def _units(self, group: Group, language: str) -> list[Unit]:
         """Return the units of a group in a language.
@@ -242,7 +265,9 @@ class Clauses:
         units = list(self._of_part(part, language))
         if units and part.is_excluded:
             is_varied = any(unit.varies for unit in units)
-            return [Unit(str(part), found=_without([unit.match for unit in units]), varies=is_varied)]
+            return [
+                Unit(str(part), found=_without([unit.match for unit in units]), varies=is_varied)
+            ]
         return units
 
     def _of_part(self, part: QueryPart, language: str) -> Iterator[Unit]:
@@ -277,7 +302,9 @@ class Clauses:
         name = self._fields.name(TITLE, language)
         for word in self._fields.analysers.words(language, without_runs(part.text)):
             label = f"title:{word}"
-            yield Unit(label, (Leaf(label, name, self.term(name, word)),), varies=True, is_of_language=True)
+            yield Unit(
+                label, (Leaf(label, name, self.term(name, word)),), varies=True, is_of_language=True
+            )
 
     def _phrase(self, part: QueryPart, field: str) -> Iterator[Unit]:
         text = part.text
@@ -297,7 +324,11 @@ class Clauses:
             return Unit(label, found=Query.empty_query())
         first = placed[0][0]
         words: list[str | tuple[int, str]] = [(position - first, word) for position, word in placed]
-        query = Query.phrase_query(self._schema, field, words) if len(words) > 1 else self.term(field, placed[0][1])
+        query = (
+            Query.phrase_query(self._schema, field, words)
+            if len(words) > 1
+            else self.term(field, placed[0][1])
+        )
         return Unit(label, (Leaf(label, field, query),))
 
     def _prefix(self, part: QueryPart) -> Iterator[Unit]:
@@ -334,7 +365,9 @@ class Clauses:
         """Return the query for excluded pages, in any language."""
         if part.kind not in _WITH_UNITS:
             return self._plain_filter(part)
-        found = [[unit.match for unit in self._of_part(part, language)] for language in self._languages]
+        found = [
+            [unit.match for unit in self._of_part(part, language)] for language in self._languages
+        ]
         return _either([_all(queries) for queries in found if queries])
 
     def _filter(self, part: QueryPart) -> Query:
@@ -345,13 +378,24 @@ class Clauses:
         if part.kind is PartKind.TYPE:
             return self.any_of("type", TYPES.get(part.text, (part.text,)))
         if part.kind is PartKind.BEFORE:
-            return Query.range_query(self._schema, "date", FieldType.Integer, upper_bound=part.time_us - 1)
+            return Query.range_query(
+                self._schema, "date", FieldType.Integer, upper_bound=part.time_us - 1
+            )
         if part.kind is PartKind.AFTER:
-            return Query.range_query(self._schema, "date", FieldType.Integer, lower_bound=part.time_us)
+            return Query.range_query(
+                self._schema, "date", FieldType.Integer, lower_bound=part.time_us
+            )
         return self.term(str(part.kind), part.text)
 
 
-_WITH_UNITS = {PartKind.WORD, PartKind.PHRASE, PartKind.PREFIX, PartKind.TITLE, PartKind.URL, PartKind.SIMILAR}
+_WITH_UNITS = {
+    PartKind.WORD,
+    PartKind.PHRASE,
+    PartKind.PREFIX,
+    PartKind.TITLE,
+    PartKind.URL,
+    PartKind.SIMILAR,
+}
 
 
 def unscored(query: Query) -> Query:
@@ -395,11 +439,19 @@ def _joined(clauses: Sequence[Clause], pages: Query | None) -> Query:
 
 
 def _either(queries: Sequence[Query]) -> Query:
-    return queries[0] if len(queries) == 1 else Query.boolean_query([(Occur.Should, query) for query in queries])
+    return (
+        queries[0]
+        if len(queries) == 1
+        else Query.boolean_query([(Occur.Should, query) for query in queries])
+    )
 
 
 def _all(queries: Sequence[Query]) -> Query:
-    return queries[0] if len(queries) == 1 else Query.boolean_query([(Occur.Must, query) for query in queries])
+    return (
+        queries[0]
+        if len(queries) == 1
+        else Query.boolean_query([(Occur.Must, query) for query in queries])
+    )
 
 
 def _without(queries: Sequence[Query]) -> Query:

@@ -40,11 +40,15 @@ class PageFacts:
         """
         keys: Any = table.column("key").cast(pa.binary(KEY_BYTES))
         self._keys = b"".join(map(_bytes_of, keys.chunks))
-        self._orders: NDArray[Any] = np.ndarray((len(keys),), ">u8", self._keys, strides=(KEY_BYTES,)).astype("u8")
+        self._orders: NDArray[Any] = np.ndarray(
+            (len(keys),), ">u8", self._keys, strides=(KEY_BYTES,)
+        ).astype("u8")
         self._boosts = table.column("boost").to_numpy().astype("f4")
         self._hosts, self._host_names = _encoded(table.column("host"))
         self._near, _ = _encoded(table.column("near"))
-        times: Any = table.column("unavailable_after").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+        times: Any = (
+            table.column("unavailable_after").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+        )
         self._until = times.fill_null(int(_NEVER_US)).to_numpy()
 
     def of(self, orders: Sequence[int]) -> Iterator[PageFact]:

@@ -32,7 +32,12 @@ class OpenIndex:
 
     @classmethod
     def of(
-        cls, number: int, fields: Fields, index: tantivy.Index, pages: pa.Table, places: CapturePlaces | None = None
+        cls,
+        number: int,
+        fields: Fields,
+        index: tantivy.Index,
+        pages: pa.Table,
+        places: CapturePlaces | None = None,
     ) -> "OpenIndex":
         """Return the current index.
 

@@ -29,7 +29,9 @@ class CapturePlaces:
         """Open the table. Raises DamagedFileError, StorageError."""
         remedy = f"; {INDEX.remedy}"
         with os_errors(file, "cannot be read"), parquet_errors(str(file), remedy):
-            self._table = ParquetTable(pq.ParquetFile(file, memory_map=True), str(file), remedy, frozenset())
+            self._table = ParquetTable(
+                pq.ParquetFile(file, memory_map=True), str(file), remedy, frozenset()
+            )
         self._reading = Lock()
 
     def of(self, key: bytes) -> CapturePlace | None:
@@ -40,5 +42,7 @@ class CapturePlaces:
         with self._reading:  # a reader of Parquet is for one thread at a time
             rows = [row for batch in find_rows(self._table, key) for row in batch.to_pylist()]
         for row in rows:
-            return CapturePlace(row["segment"], row["warc_file"], row["warc_offset"], row["warc_length"])
+            return CapturePlace(
+                row["segment"], row["warc_file"], row["warc_offset"], row["warc_length"]
+            )
         return None

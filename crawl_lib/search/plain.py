@@ -42,12 +42,22 @@ def _result(one: Result) -> dict[str, Any]:
         "snippet": one.snippet.text if one.snippet else None,
         "marks": [list(mark) for mark in one.snippet.marks] if one.snippet else [],
     }
-    return result if one.explanation is None else {**result, "explanation": _explanation(one.explanation)}
+    return (
+        result
+        if one.explanation is None
+        else {**result, "explanation": _explanation(one.explanation)}
+    )
 
 
 def _explanation(one: Explanation) -> dict[str, Any]:
     shares = [
-        {"words": share.words, "field": share.field, "bm25": share.bm25, "weight": share.weight, "times": share.times}
+        {
+            "words": share.words,
+            "field": share.field,
+            "bm25": share.bm25,
+            "weight": share.weight,
+            "times": share.times,
+        }
         for share in one.shares
     ]
     factors = {"by_words": one.by_words, "boost": one.boost, "boost_factor": one.boost_factor}

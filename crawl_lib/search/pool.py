@@ -17,7 +17,9 @@ T = TypeVar("T")
 class SearchPool:
     """Runs searches on as many threads as the machine has cores; some more may wait."""
 
-    def __init__(self, threads: int | None = None, waiting_per_thread: int = WAITING_PER_THREAD) -> None:
+    def __init__(
+        self, threads: int | None = None, waiting_per_thread: int = WAITING_PER_THREAD
+    ) -> None:
         """Start no thread yet.
 
         `threads`: None is one for each core. `waiting_per_thread`: searches that may wait.
@@ -32,7 +34,9 @@ class SearchPool:
         Raises BusyError, at once, where too many wait: the caller tells the client when to come again.
         """
         if not self._free.acquire(blocking=False):
-            raise BusyError("more searches wait than this machine can answer soon; try again", RETRY_AFTER_S)
+            raise BusyError(
+                "more searches wait than this machine can answer soon; try again", RETRY_AFTER_S
+            )
         try:
             future = self._threads.submit(search)
         except BaseException:
@@ -46,7 +50,10 @@ class SearchPool:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """Wait for the searches that run; those that wait are not begun."""
         self._threads.shutdown(cancel_futures=True)

@@ -52,7 +52,11 @@ class PartKind(StrEnum):
 
 
 _WITH_WORDS = {PartKind.WORD, PartKind.PHRASE, PartKind.PREFIX, PartKind.TITLE, PartKind.URL}
-_OPERATORS = {str(kind): kind for kind in PartKind if kind not in {PartKind.WORD, PartKind.PHRASE, PartKind.PREFIX}}
+_OPERATORS = {
+    str(kind): kind
+    for kind in PartKind
+    if kind not in {PartKind.WORD, PartKind.PHRASE, PartKind.PREFIX}
+}
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,11 @@ class QueryPart:
         shape = {PartKind.WORD: "{}", PartKind.PHRASE: '"{}"', PartKind.PREFIX: "{}*"}.get(
             self.kind, f"{self.kind}:{{}}"
         )
-        text = f'"{self.text}"' if self.is_quoted or (self.kind is PartKind.URL and " " in self.text) else self.text
+        text = (
+            f'"{self.text}"'
+            if self.is_quoted or (self.kind is PartKind.URL and " " in self.text)
+            else self.text
+        )
         return "-" * self.is_excluded + shape.format(text)
 
     @property

@@ -76,7 +76,10 @@ def folded(candidates: Sequence[Candidate]) -> list[Candidate]:
     groups: dict[object, list[Candidate]] = {}
     for one in candidates:
         groups.setdefault(one.fact.key if one.fact.near is None else one.fact.near, []).append(one)
-    return [replace(first, like=tuple(others)) if others else first for first, *others in groups.values()]
+    return [
+        replace(first, like=tuple(others)) if others else first
+        for first, *others in groups.values()
+    ]
 
 
 def uncrowded(results: Sequence[Candidate]) -> list[Candidate]:

@@ -101,7 +101,9 @@ class IndexReader:
         number = self._source.newest(self._bad)
         if number is None and self._open is None:
             if self._damage is not None:
-                raise DamagedFileError(f"{self._damage}; no other version answers") from self._damage
+                raise DamagedFileError(
+                    f"{self._damage}; no other version answers"
+                ) from self._damage
             raise InputError("there is no index yet; `krake index update` makes it")
         if number is not None and (self._open is None or self._open.number != number):
             self._open = self._opened(number)
@@ -122,7 +124,9 @@ class IndexReader:
             older = self._source.newest(bad) if self._open is None else None
             if older is None:
                 raise
-            log.warning("version %d of the index does not answer, an older one does: %s", number, error)
+            log.warning(
+                "version %d of the index does not answer, an older one does: %s", number, error
+            )
             self._bad = bad
         return self._opened(older)
 
@@ -137,4 +141,6 @@ class IndexReader:
                 if self._open is not None and self._open.number == number:
                     self._open = None
         except KrakeError as error:
-            log.warning("the digests of version %d of the index were not compared: %s", number, error)
+            log.warning(
+                "the digests of version %d of the index were not compared: %s", number, error
+            )

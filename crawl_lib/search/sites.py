@@ -35,7 +35,11 @@ class Sites:
         self.factor = lru_cache(1 << 16)(self._factor)
 
     def _factor(self, host: str) -> float:
-        names = (site for site in sites_of(host) if site in self._factors) if host and self._factors else iter(())
+        names = (
+            (site for site in sites_of(host) if site in self._factors)
+            if host and self._factors
+            else iter(())
+        )
         return self._factors.get(next(names, ""), 1.0)
 
     def never(self, clauses: Clauses) -> list[Query]:
@@ -44,8 +48,12 @@ class Sites:
         return [self._hidden(clauses, site) for site in hidden]
 
     def _hidden(self, clauses: Clauses, site: str) -> Query:
-        shown = [one for one, factor in self._factors.items() if factor and one.endswith(f".{site}")]
+        shown = [
+            one for one, factor in self._factors.items() if factor and one.endswith(f".{site}")
+        ]
         query = clauses.term("site", site)
         if not shown:
             return query
-        return Query.boolean_query([(Occur.Must, query), (Occur.MustNot, clauses.any_of("site", shown))])
+        return Query.boolean_query(
+            [(Occur.Must, query), (Occur.MustNot, clauses.any_of("site", shown))]
+        )

@@ -72,13 +72,17 @@ class Snippets:
 
     def _found(self, field: str, text: str) -> Snippet:
         if field not in self._generators:
-            made = SnippetGenerator.create(self._index.searcher, self._query, self._index.fields.schema, field)
+            made = SnippetGenerator.create(
+                self._index.searcher, self._query, self._index.fields.schema, field
+            )
             made.set_max_num_chars(SNIPPET_CHARS)
             self._generators[field] = made
         document = tantivy.Document()
         document.add_text(field, text)
         found = self._generators[field].snippet_from_doc(document)
-        return _in_characters(found.fragment(), [(mark.start, mark.end) for mark in found.highlighted()])
+        return _in_characters(
+            found.fragment(), [(mark.start, mark.end) for mark in found.highlighted()]
+        )
 
 
 def _start(label: str) -> str:

@@ -28,7 +28,9 @@ class StoredPage:
     place: CapturePlace | None
 
 
-def stored_page(index: OpenIndex, key: bytes, sites: Sites, now_us: int | None = None) -> StoredPage | None:
+def stored_page(
+    index: OpenIndex, key: bytes, sites: Sites, now_us: int | None = None
+) -> StoredPage | None:
     """Return a page by its key; None for a hidden page.
 
     `now_us`: POSIX microseconds, None: the clock's. Raises DamagedFileError.
@@ -41,6 +43,10 @@ def stored_page(index: OpenIndex, key: bytes, sites: Sites, now_us: int | None =
         return None
     page = index.searcher.doc(hits[0][1])
     [captured] = index.searcher.fast_field_values("captured", [hits[0][1]])
-    url, title, text = (bytes(page.get_first(name) or b"").decode() for name in ("url", "title", "body"))
+    url, title, text = (
+        bytes(page.get_first(name) or b"").decode() for name in ("url", "title", "body")
+    )
     robots, place = tuple(page.get_all("robots")), index.places.of(key) if index.places else None
-    return StoredPage(key, url, title, text, str(page.get_first("type")), int(captured or 0), robots, place)
+    return StoredPage(
+        key, url, title, text, str(page.get_first("type")), int(captured or 0), robots, place
+    )

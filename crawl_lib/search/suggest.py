@@ -77,7 +77,9 @@ class Vocabulary:
         """Return the number of pages with a word, in any language."""
         analysers, name = self._fields.analysers, self._fields.name
         stems = [
-            (name(WORDS, one), stem) for one in (*self._fields.languages, OTHER) for stem in analysers.words(one, word)
+            (name(WORDS, one), stem)
+            for one in (*self._fields.languages, OTHER)
+            for stem in analysers.words(one, word)
         ]
         return max(self._searcher.doc_freq(field, stem) for field, stem in [("text", word), *stems])
 

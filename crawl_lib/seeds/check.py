@@ -13,10 +13,14 @@ from crawl_lib.urlfiles import OUTLINKS_NAME, part_mapping, read_outlinks, split
 ROOM = "folder"
 _SEEDS_AGAIN = "inject the same seeds with the same --run-id again: that puts this folder aside"
 _LIST_AGAIN = "run the same `krake retry` again: that puts this folder aside"
-_MADE_AGAIN = "run `krake fsck --repair`: that puts this folder aside, and its URLs are listed again"
+_MADE_AGAIN = (
+    "run `krake fsck --repair`: that puts this folder aside, and its URLs are listed again"
+)
 
 
-def check_seeds(crawl: CrawlDirectory, name: str, kind: str = FileName.SEEDS, *, full: bool = True) -> list[Finding]:
+def check_seeds(
+    crawl: CrawlDirectory, name: str, kind: str = FileName.SEEDS, *, full: bool = True
+) -> list[Finding]:
     """Return the faults of a folder of seeds or a list.
 
     `full`: each line is read. Raises StorageError.
@@ -38,10 +42,14 @@ def check_seeds(crawl: CrawlDirectory, name: str, kind: str = FileName.SEEDS, *,
             findings.add("seeds_damaged", lines, f"has {size} bytes, its manifest says otherwise")
         elif full:
             for part in parts:
-                for line in read_outlinks(crawl.storage.open_read(lines, part.offset, part.length), lines, part.count):
+                for line in read_outlinks(
+                    crawl.storage.open_read(lines, part.offset, part.length), lines, part.count
+                ):
                     split_line(line, lines)
     except (DamagedFileError, PathNotFoundError, KeyError, AttributeError) as error:
-        if not is_list or crawl.storage.exists(path):  # else another run deleted a list that was over
+        if not is_list or crawl.storage.exists(
+            path
+        ):  # else another run deleted a list that was over
             findings.add("seeds_damaged", path, str(error))
         return findings.list()
     if not is_list:
@@ -54,7 +62,12 @@ def _check_scope(crawl: CrawlDirectory, name: str, findings: Findings) -> None:
     try:
         crawl.inbox.scope(name)
     except DamagedFileError as error:
-        findings.add("scope_damaged", str(error).split(":")[0], str(error), repair="run `krake fsck --repair`")
+        findings.add(
+            "scope_damaged",
+            str(error).split(":")[0],
+            str(error),
+            repair="run `krake fsck --repair`",
+        )
 
 
 def _again(path: str, manifest: dict[str, Any]) -> str:

@@ -53,4 +53,6 @@ def is_our_own(host: str, allow_networks: tuple[str, ...]) -> bool:
     networks = [ipaddress.ip_network(text, strict=False) for text in allow_networks]
     inside = getattr(address, "ipv4_mapped", None) or address
     both = (address, inside)
-    return any(one.is_loopback for one in both) or any(one in network for network in networks for one in both)
+    return any(one.is_loopback for one in both) or any(
+        one in network for network in networks for one in both
+    )

@@ -21,11 +21,21 @@ WORDS = {
     Rejection.INVALID: "not a URL",
     Rejection.TOO_LONG: "longer than urls.max_length_chars",
 }
-_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://|(?:https?|ftp|file|mailto|javascript|data|tel):", re.IGNORECASE)
+_SCHEME = re.compile(
+    r"[a-z][a-z0-9+.-]*://|(?:https?|ftp|file|mailto|javascript|data|tel):", re.IGNORECASE
+)
 _SECOND_URL = re.compile(r"\shttps?://", re.IGNORECASE)
 _UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _SEPARATORS = (";", ",")
-_MARKS = (b"\x1f\x8b", b"PK\x03\x04", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd", b"\xd0\xcf\x11\xe0", b"%PDF-")
+_MARKS = (
+    b"\x1f\x8b",
+    b"PK\x03\x04",
+    b"BZh",
+    b"\xfd7zXZ\0",
+    b"\x28\xb5\x2f\xfd",
+    b"\xd0\xcf\x11\xe0",
+    b"%PDF-",
+)
 """How files of gzip, ZIP (also .xlsx and .ods), bzip2, xz, Zstandard, old Office and PDF begin."""
 
 
@@ -67,7 +77,9 @@ def csv_separator(lines: Sequence[str]) -> str:
     lines = [line for line in lines[:LOOKED_AT_LINES] if line and not line.startswith("#")]
     for separator in _SEPARATORS:
         counts = {line.count(separator) for line in lines}
-        has_header = len(lines) > 1 and separator in lines[0] and not _SCHEME.match(lines[0].lstrip("\"' "))
+        has_header = (
+            len(lines) > 1 and separator in lines[0] and not _SCHEME.match(lines[0].lstrip("\"' "))
+        )
         follows = re.compile(rf"{separator}(?:[\s\"']|https?://)", re.IGNORECASE)
         if has_header or (len(counts) == 1 and counts != {0} and any(map(follows.search, lines))):
             return separator
@@ -79,7 +91,9 @@ def one_url_a_line(text: str) -> str:
 
     Other lines stay unchanged.
     """
-    return "\n".join("\n".join(words) if _are_urls(words) else " ".join(words) for words in _words(text))
+    return "\n".join(
+        "\n".join(words) if _are_urls(words) else " ".join(words) for words in _words(text)
+    )
 
 
 def _words(text: str) -> list[list[str]]:
@@ -87,4 +101,6 @@ def _words(text: str) -> list[list[str]]:
 
 
 def _are_urls(words: list[str]) -> bool:
-    return all("://" in word for word in words) and not any(word.endswith(_SEPARATORS) for word in words[:-1])
+    return all("://" in word for word in words) and not any(
+        word.endswith(_SEPARATORS) for word in words[:-1]
+    )

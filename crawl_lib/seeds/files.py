@@ -31,7 +31,10 @@ class SeedFile:
     def open(self) -> BinaryIO:
         """Open it for reading, without waiting for another process. Raises InputError."""
         name = f"seeds: {self.name}"
-        with os_errors(name, "cannot be read", InputError), _reached(self.path, self.below) as (descriptor, found):
+        with (
+            os_errors(name, "cannot be read", InputError),
+            _reached(self.path, self.below) as (descriptor, found),
+        ):
             if not stat.S_ISREG(found.st_mode):
                 raise InputError(f"{name}: is not a regular file: write the URLs into one")
             require_size(found.st_size, self.name)
@@ -78,7 +81,9 @@ def _own_path(text: str) -> Path | None:
         return None
     if "://" in text or " " in text or text.startswith("#") or text.lower().startswith(_SCHEMES):
         return None
-    raise InputError(f"seeds: {text}: no such file or directory, and not a URL such as https://example.org/")
+    raise InputError(
+        f"seeds: {text}: no such file or directory, and not a URL such as https://example.org/"
+    )
 
 
 def _path_below(text: str, below: Path) -> Path | None:
@@ -86,7 +91,9 @@ def _path_below(text: str, below: Path) -> Path | None:
 
     The decision does not look at the disk, which would reveal its content.
     """
-    if not text.startswith("/") and ("://" in text or text.startswith("#") or text.lower().startswith(_SCHEMES)):
+    if not text.startswith("/") and (
+        "://" in text or text.startswith("#") or text.lower().startswith(_SCHEMES)
+    ):
         return None
     path, root = below / text, Path(os.path.realpath(below))
     if _never_leaves(path, below) or _never_leaves(path, root):
@@ -135,7 +142,9 @@ def _listed(root: Path) -> str:
     """Return the readable names, for messages about missing ones."""
     names: list[str] = []
     with suppress(OSError):
-        names = sorted(_printable(Path(one.name)) for one in root.iterdir() if not one.name.startswith("."))
+        names = sorted(
+            _printable(Path(one.name)) for one in root.iterdir() if not one.name.startswith(".")
+        )
     shown = f"has {', '.join(names[:10])}: {len(names)} in all" if names else "is empty"
     return f"inject.directory ({_printable(root)}, which {shown})"
 
@@ -146,11 +155,16 @@ def _names_of_directory(path: Path, root: Path | None) -> list[str] | None:
     Hidden names and directories are left out.
     """
     where = f"seeds: {_printable(path)}"
-    with os_errors(where, "cannot be read", InputError), _reached(_resolved(path, root), root) as (descriptor, found):
+    with (
+        os_errors(where, "cannot be read", InputError),
+        _reached(_resolved(path, root), root) as (descriptor, found),
+    ):
         if not stat.S_ISDIR(found.st_mode):
             return None
         with os.scandir(f"/proc/self/fd/{descriptor}") as entries:
-            return sorted(one.name for one in entries if not one.name.startswith(".") and not one.is_dir())
+            return sorted(
+                one.name for one in entries if not one.name.startswith(".") and not one.is_dir()
+            )
 
 
 @contextmanager
@@ -177,7 +191,9 @@ def require_size(size: int, name: str) -> None:
     Raises InputError for more bytes than may be read.
     """
     if size > MAX_FILE_BYTES:
-        raise InputError(f"seeds: {name}: has more than {MAX_FILE_BYTES} bytes: divide it into several files")
+        raise InputError(
+            f"seeds: {name}: has more than {MAX_FILE_BYTES} bytes: divide it into several files"
+        )
 
 
 def _printable(path: Path) -> str:

@@ -130,7 +130,9 @@ class _Spread:
         That is the host's owner, or with local routing the next node in turn.
         """
         is_local = self.division.routing == "local"
-        self.files[self.count % len(self.files) if is_local else self._owners.index(host)].write(line + b"\n")
+        self.files[self.count % len(self.files) if is_local else self._owners.index(host)].write(
+            line + b"\n"
+        )
         self.count += 1
 
     def lines(self, file: BinaryIO) -> Iterator[bytes]:
@@ -145,11 +147,16 @@ class _Spread:
 def _spread(division: Division, work: Work | None = None) -> Iterator[_Spread]:
     with ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="krake-inject-"))
-        files = [stack.enter_context(Path(scratch, str(n)).open("w+b")) for n in range(len(division.nodes))]
+        files = [
+            stack.enter_context(Path(scratch, str(n)).open("w+b"))
+            for n in range(len(division.nodes))
+        ]
         yield _Spread(division, work or Work(), files)
 
 
-def _publish(crawl: CrawlDirectory, name: str, kind: str, spread: _Spread, facts: dict[str, Any]) -> dict[str, Any]:
+def _publish(
+    crawl: CrawlDirectory, name: str, kind: str, spread: _Spread, facts: dict[str, Any]
+) -> dict[str, Any]:
     """Make the folder, unless it exists; return its manifest."""
     storage, folder = crawl.storage, crawl.inbox.path(name, kind)
     if not storage.exists(folder):
@@ -164,7 +171,9 @@ def _publish(crawl: CrawlDirectory, name: str, kind: str, spread: _Spread, facts
             storage.rename(hidden, folder)
         except StorageError as error:
             # Another inject of the same was faster, or the answer to our own rename was lost: what is there decides.
-            if not isinstance(error, TargetExistsError) and not storage.exists(f"{folder}/{MANIFEST_FILE}"):
+            if not isinstance(error, TargetExistsError) and not storage.exists(
+                f"{folder}/{MANIFEST_FILE}"
+            ):
                 raise
             storage.delete(hidden)
         reached("inject.renamed")
@@ -172,7 +181,9 @@ def _publish(crawl: CrawlDirectory, name: str, kind: str, spread: _Spread, facts
     return crawl.inbox.manifest(name, kind)
 
 
-def _write(storage: Storage, hidden: str, kind: str, spread: _Spread, facts: dict[str, Any]) -> None:
+def _write(
+    storage: Storage, hidden: str, kind: str, spread: _Spread, facts: dict[str, Any]
+) -> None:
     storage.make_dirs(hidden)
     with storage.open_write(f"{hidden}/{OUTLINKS_NAME}") as file:
         writer = OutlinkWriter(file)
@@ -186,7 +197,10 @@ def _write(storage: Storage, hidden: str, kind: str, spread: _Spread, facts: dic
     for name, data in files.items():
         storage.write_bytes(f"{hidden}/{name}", data)
     if files:
-        facts = {**facts, "files": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}}
+        facts = {
+            **facts,
+            "files": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
+        }
     manifest = {
         **facts,
         "format_version": SEALED_VERSION,

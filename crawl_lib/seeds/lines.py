@@ -101,7 +101,9 @@ class Seeds:
             return
         if self.report.rejected:
             count = sum(self.report.rejected.values())
-            raise InputError(f"seeds: no line of {count} is a URL to crawl: {'; '.join(self.report.examples[:3])}")
+            raise InputError(
+                f"seeds: no line of {count} is a URL to crawl: {'; '.join(self.report.examples[:3])}"
+            )
         for name, source in self._files:
             if isinstance(source, SeedFile):
                 raise InputError(f"seeds: {name}: holds no URL")
@@ -137,7 +139,9 @@ class Seeds:
                 lines = _bounded_lines(file, name, progress)
                 first = list(islice(lines, LOOKED_AT_LINES))
                 fault = _fault_of_file(first[0]) if first else ""
-                separator = csv_separator([line.decode("utf-8-sig", "replace").strip() for line in first])
+                separator = csv_separator(
+                    [line.decode("utf-8-sig", "replace").strip() for line in first]
+                )
                 for number, line in enumerate(chain(first, lines), 1):
                     yield _Line(f"{name}:{number}", line, separator, fault)
 

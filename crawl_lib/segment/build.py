@@ -24,7 +24,15 @@ from crawl_lib.segment.manifest import (
     Manifest,
     file_entry,
 )
-from crawl_lib.segment.parts import INDEX_RUNS, LINKS_SUFFIX, OUTLINK_RUNS, PAGES_SUFFIX, Part, PartCounts, list_parts
+from crawl_lib.segment.parts import (
+    INDEX_RUNS,
+    LINKS_SUFFIX,
+    OUTLINK_RUNS,
+    PAGES_SUFFIX,
+    Part,
+    PartCounts,
+    list_parts,
+)
 from crawl_lib.segment.runs import OutlinkRuns, merge_many, merge_outlinks
 from crawl_lib.segment.schema import LINKS_SCHEMA, PAGES_SCHEMA
 from crawl_lib.segment.tables import read_blocks, write_parquet
@@ -82,7 +90,9 @@ def build_segment(
         manifest = replace(
             facts,
             finished=facts.finished or utc_text(time.time()),
-            queue_after=None if facts.queue_after is None else facts.queue_after + again * puts_back,
+            queue_after=None
+            if facts.queue_after is None
+            else facts.queue_after + again * puts_back,
             counts=counts | {"outlinks": sum(part.count for part in outlinks.parts.values())},
             scope_added=scope_added,
             files=sorted(files, key=itemgetter("name")),
@@ -115,7 +125,9 @@ def built_problem(folder: Path, *, full: bool) -> str:
         return str(error)
     for entry in manifest.files if manifest else ():
         file = folder / entry["name"]
-        if file.exists() and (file.stat().st_size != entry["size_bytes"] or (full and file_entry(file) != entry)):
+        if file.exists() and (
+            file.stat().st_size != entry["size_bytes"] or (full and file_entry(file) != entry)
+        ):
             return f"`{file.name}` is not what was built"
     return ""
 
@@ -131,18 +143,27 @@ def _checked_counts(parts: list[Part], facts: Manifest) -> tuple[dict[str, Any],
     seen = bytearray(taken)
     for part in parts:
         if not part.is_closed:
-            raise StorageError(f"{part.warc}: is still open; run the crawl task of node {facts.node} again")
+            raise StorageError(
+                f"{part.warc}: is still open; run the crawl task of node {facts.node} again"
+            )
         part.require_whole()
         notes.append(part.counts())
         for position in part.positions():
             if position >= taken or seen[position]:
-                raise DamagedFileError(f"{part.warc}: position {position} of {taken} taken URLs comes twice or late")
+                raise DamagedFileError(
+                    f"{part.warc}: position {position} of {taken} taken URLs comes twice or late"
+                )
             seen[position] = 1
-    pages, outcomes = sum(note.pages for note in notes), sum((note.outcomes for note in notes), Counter[str]())
+    pages, outcomes = (
+        sum(note.pages for note in notes),
+        sum((note.outcomes for note in notes), Counter[str]()),
+    )
     if pages != outcomes.total() or pages != sum(seen):
         raise DamagedFileError(f"{facts.node}: {pages} rows of pages, but {sum(seen)} fetched URLs")
     if taken != pages + deferred + sum(gone.values()):
-        raise DamagedFileError(f"{facts.node}: {taken} URLs were taken, but {pages} fetched and {deferred} deferred")
+        raise DamagedFileError(
+            f"{facts.node}: {taken} URLs were taken, but {pages} fetched and {deferred} deferred"
+        )
     counts = gone | {
         "taken": taken,
         "outcomes": _sorted(outcomes),
@@ -182,7 +203,9 @@ def _write_tables(parts: list[Part], out_dir: Path, counts: dict[str, Any]) -> t
     pages = write_parquet(out_dir / PAGES_NAME, PAGES_SCHEMA, blocks(PAGES_SUFFIX))
     links = write_parquet(out_dir / LINKS_NAME, LINKS_SCHEMA, blocks(LINKS_SUFFIX))
     if (pages, links) != (counts["pages"], counts["links"]):
-        raise DamagedFileError(f"{out_dir}: {pages} pages and {links} links written, counted were {counts}")
+        raise DamagedFileError(
+            f"{out_dir}: {pages} pages and {links} links written, counted were {counts}"
+        )
     reached("segment.build.tables")
     return links, again
 

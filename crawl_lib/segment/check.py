@@ -47,7 +47,9 @@ _OF_ROBOTS = "robots"
 _RESPONSE, _NEEDS_ROW, _POINTED_AT = 1, 2, 4
 
 
-def check_segment(storage: Storage, path: str, *, full: bool = True, work: Work | None = None) -> list[Finding]:
+def check_segment(
+    storage: Storage, path: str, *, full: bool = True, work: Work | None = None
+) -> list[Finding]:
     """Check one segment, and change nothing.
 
     `path`: its folder, `<crawl>/<folder>/<node>`. Raises StorageError only where the store itself fails.
@@ -88,7 +90,14 @@ class _Check:
     """A segment under check. `useless`: names of files that cannot be read."""
 
     def __init__(
-        self, storage: Storage, path: str, manifest: Manifest, findings: Findings, work: Work, *, full: bool
+        self,
+        storage: Storage,
+        path: str,
+        manifest: Manifest,
+        findings: Findings,
+        work: Work,
+        *,
+        full: bool,
     ) -> None:
         self.storage, self.path, self.manifest, self.findings = storage, path, manifest, findings
         self.work, self.full = work, full
@@ -130,8 +139,13 @@ class _Check:
                 self._dropped(name)
             elif name.endswith((WARC_SUFFIX, ".parquet")) or name in {OUTLINKS_NAME, INDEX_NAME}:
                 self._add("file_unknown", name, "the manifest does not list it, and should")
-            elif not name.startswith("."):  # else an attempt to write a file left it, and a sweep deletes it
-                more: dict[str, Any] = {"repair": "no stage reads it: delete it", "severity": Severity.WARNING}
+            elif not name.startswith(
+                "."
+            ):  # else an attempt to write a file left it, and a sweep deletes it
+                more: dict[str, Any] = {
+                    "repair": "no stage reads it: delete it",
+                    "severity": Severity.WARNING,
+                }
                 self._add("file_unknown", name, "the manifest does not list it", **more)
 
     def _dropped(self, name: str) -> None:
@@ -139,7 +153,12 @@ class _Check:
         with suppress(DamagedFileError):
             if encode_dropped(read_dropped(self.storage, self.path, [name]))[0] == name:
                 return
-        self._add("dropped_damaged", name, "is not the list of pages that was written", repair=DROPPED_REMEDY)
+        self._add(
+            "dropped_damaged",
+            name,
+            "is not the list of pages that was written",
+            repair=DROPPED_REMEDY,
+        )
 
     def _counts(self) -> None:
         counts = self.manifest.counts
@@ -147,7 +166,10 @@ class _Check:
         accounted = fetched + sum(counts.get(name, 0) for name in ACCOUNTED)
         unknown = sorted(counts["outcomes"].keys() - OUTCOMES)
         for is_wrong, problem in (
-            (counts["taken"] != accounted, f"{counts['taken']} URLs were taken, {accounted} are accounted for"),
+            (
+                counts["taken"] != accounted,
+                f"{counts['taken']} URLs were taken, {accounted} are accounted for",
+            ),
             (counts["pages"] != fetched, f"{counts['pages']} pages, and outcomes of {fetched}"),
             (bool(unknown), f"unknown outcomes: {', '.join(unknown)}"),
         ):
@@ -160,7 +182,10 @@ class _Check:
             name, where = entry["name"], f"{self.path}/{entry['name']}"
             if name in self.useless:
                 continue
-            if stored_digest(self.storage, where, self.work, entry["size_bytes"]) != entry["sha256"]:
+            if (
+                stored_digest(self.storage, where, self.work, entry["size_bytes"])
+                != entry["sha256"]
+            ):
                 self._add("file_digest", name, "is not what was written (SHA-256)")
             if name.endswith(WARC_SUFFIX):
                 damage: Counter[str] = Counter()
@@ -171,7 +196,9 @@ class _Check:
                     last = records.offsets[-1] + records.lengths[-1] if records.offsets else 0
                     self._add("record_damaged", name, f"{reason} after byte {last:,}", count=count)
 
-    def _note_groups(self, entry: dict[str, Any], found: Iterator[WarcRecord], records: _Records) -> None:
+    def _note_groups(
+        self, entry: dict[str, Any], found: Iterator[WarcRecord], records: _Records
+    ) -> None:
         """Note all records; each page's main record needs a row."""
         main = -1
         for number, record in enumerate(found):
@@ -180,7 +207,9 @@ class _Check:
             records.add(record)
             if record.is_answer:
                 main = len(records.offsets) - 1
-            elif record.type == "metadata" and warc_fields(record.block).get("krake-kind") == "page":
+            elif (
+                record.type == "metadata" and warc_fields(record.block).get("krake-kind") == "page"
+            ):
                 records.flags[main] |= _NEEDS_ROW  # -1: a URL without a response
             if not record.is_answer:
                 main = -1
@@ -202,7 +231,9 @@ class _Check:
         try:
             with open_parquet(self.storage, f"{self.path}/{name}", SCHEMAS[name]) as table:
                 if table.rows != count:
-                    self._add("table_rows", name, f"has {table.rows:,} rows, the manifest says {count}")
+                    self._add(
+                        "table_rows", name, f"has {table.rows:,} rows, the manifest says {count}"
+                    )
                 for batch in table.batches(BATCH_ROWS, columns) if self.full else ():
                     done += batch.num_rows
                     yield [column.to_pylist() for column in batch.columns]
@@ -221,19 +252,39 @@ class _Check:
             for key, url, outcome, name, offset, length in zip(*batch, strict=True):
                 keys += key
                 if sha1(url.encode()).digest() != key:
-                    self._add("row_key", PAGES_NAME, f"{url}: its key is {key.hex()}, not its SHA-1")
+                    self._add(
+                        "row_key", PAGES_NAME, f"{url}: its key is {key.hex()}, not its SHA-1"
+                    )
                 if outcome not in OUTCOMES:
-                    self._add("row_outcome", PAGES_NAME, f"{url}: {outcome!r} is no outcome that Krake knows")
+                    self._add(
+                        "row_outcome",
+                        PAGES_NAME,
+                        f"{url}: {outcome!r} is no outcome that Krake knows",
+                    )
                 self._row_record(url, name, offset, length)
         self.keys = np.sort(np.frombuffer(bytes(keys), "S20"))
         repeated = self.keys[1:][self.keys[1:] == self.keys[:-1]]
         if len(repeated):
-            self._add("row_repeated", PAGES_NAME, f"key {_hex(repeated[0])} has several rows", count=len(repeated))
+            self._add(
+                "row_repeated",
+                PAGES_NAME,
+                f"key {_hex(repeated[0])} has several rows",
+                count=len(repeated),
+            )
         for name, records in self.records.items() if PAGES_NAME not in self.useless else ():
-            lone = [at for at, flags in enumerate(records.flags) if flags & (_NEEDS_ROW | _POINTED_AT) == _NEEDS_ROW]
+            lone = [
+                at
+                for at, flags in enumerate(records.flags)
+                if flags & (_NEEDS_ROW | _POINTED_AT) == _NEEDS_ROW
+            ]
             if lone:
                 first = records.offsets[lone[0]]
-                self._add("record_without_row", name, f"the record at byte {first:,} has no row", count=len(lone))
+                self._add(
+                    "record_without_row",
+                    name,
+                    f"the record at byte {first:,} has no row",
+                    count=len(lone),
+                )
 
     def _find(self, name: str, offset: int) -> tuple[_Records, int] | None:
         """Find the record that begins at a byte of a file.
@@ -242,44 +293,74 @@ class _Check:
         """
         records = self.records.get(name) or _Records()
         at = bisect_left(records.offsets, offset)
-        return (records, at) if at < len(records.offsets) and records.offsets[at] == offset else None
+        return (
+            (records, at) if at < len(records.offsets) and records.offsets[at] == offset else None
+        )
 
     def _row_record(self, url: str, name: str, offset: int, length: int) -> None:
         found = self._find(name, offset)
         if found is None:
-            self._add("row_record", PAGES_NAME, f"{url}: there is no record at byte {offset} of {name}")
+            self._add(
+                "row_record", PAGES_NAME, f"{url}: there is no record at byte {offset} of {name}"
+            )
             return
         records, at = found
         records.flags[at] |= _POINTED_AT
         if (records.lengths[at], records.urls[at]) != (length, _short(safe_uri(url))):
-            self._add("row_record", PAGES_NAME, f"{url}: the record at byte {offset} of {name} is another one")
+            self._add(
+                "row_record",
+                PAGES_NAME,
+                f"{url}: the record at byte {offset} of {name} is another one",
+            )
 
     def _links(self) -> None:
         columns = ("source", "target", "target_url", "element")
-        for sources, targets, urls, elements in self._rows(LINKS_NAME, self.manifest.counts["links"], columns):
+        for sources, targets, urls, elements in self._rows(
+            LINKS_NAME, self.manifest.counts["links"], columns
+        ):
             if PAGES_NAME not in self.useless:
-                pages = [key for key, element in zip(sources, elements, strict=True) if element != _OF_ROBOTS]
+                pages = [
+                    key
+                    for key, element in zip(sources, elements, strict=True)
+                    if element != _OF_ROBOTS
+                ]
                 found = np.array(pages, "S20")
                 strangers = found[~np.isin(found, self.keys)]
                 if len(strangers):
                     self._add(
-                        "link_source", LINKS_NAME, f"source {_hex(strangers[0])} has no row", count=len(strangers)
+                        "link_source",
+                        LINKS_NAME,
+                        f"source {_hex(strangers[0])} has no row",
+                        count=len(strangers),
                     )
             for target, url in zip(targets, urls, strict=True):
                 if target is not None and url is not None and sha1(url.encode()).digest() != target:
-                    self._add("link_target", LINKS_NAME, f"{url}: its key is {target.hex()}, not its SHA-1")
+                    self._add(
+                        "link_target",
+                        LINKS_NAME,
+                        f"{url}: its key is {target.hex()}, not its SHA-1",
+                    )
 
     def _index(self) -> None:
         if INDEX_NAME in self.useless:
             return
         before, entries = b"", 0
-        with suppress(PathNotFoundError), self.storage.open_read(f"{self.path}/{INDEX_NAME}") as file:
+        with (
+            suppress(PathNotFoundError),
+            self.storage.open_read(f"{self.path}/{INDEX_NAME}") as file,
+        ):
             for number, line in enumerate(file, 1):
                 if line < before:
-                    self._add("index_order", INDEX_NAME, f"line {number} should be before the one above it")
+                    self._add(
+                        "index_order",
+                        INDEX_NAME,
+                        f"line {number} should be before the one above it",
+                    )
                 before = line
                 entries += self._index_line(number, line)
-        responses = sum(flags & _RESPONSE for records in self.records.values() for flags in records.flags)
+        responses = sum(
+            flags & _RESPONSE for records in self.records.values() for flags in records.flags
+        )
         if entries != responses:
             self._add("index_count", INDEX_NAME, f"has {entries} entries for {responses} responses")
 
@@ -292,8 +373,16 @@ class _Check:
         except (ValueError, IndexError, KeyError, TypeError) as error:
             self._add("index_damaged", INDEX_NAME, f"line {number} cannot be read: {error!r}")
             return False
-        if found is None or found[0].lengths[found[1]] != length or not found[0].flags[found[1]] & _RESPONSE:
-            self._add("index_record", INDEX_NAME, f"line {number}: there is no response at byte {offset} of {name}")
+        if (
+            found is None
+            or found[0].lengths[found[1]] != length
+            or not found[0].flags[found[1]] & _RESPONSE
+        ):
+            self._add(
+                "index_record",
+                INDEX_NAME,
+                f"line {number}: there is no response at byte {offset} of {name}",
+            )
             return False
         return True
 
@@ -301,22 +390,34 @@ class _Check:
         where = f"{self.path}/{OUTLINKS_NAME}"
         file = self.storage.stat(where)
         end = total = 0
-        for owner, value in sorted(self.manifest.outlinks.items(), key=lambda item: item[1]["offset"]):
+        for owner, value in sorted(
+            self.manifest.outlinks.items(), key=lambda item: item[1]["offset"]
+        ):
             part = part_mapping(value, where)
             end += part.length if part.offset == end else 0
             total += part.count
             with suppress(PathNotFoundError):
                 try:
-                    lines = self.storage.open_read(where, part.offset, part.length) if self.full else None
+                    lines = (
+                        self.storage.open_read(where, part.offset, part.length)
+                        if self.full
+                        else None
+                    )
                     for line in read_outlinks(lines, where, part.count) if lines else ():
                         split_line(line, where)
                 except DamagedFileError as error:
                     self._add("outlinks_damaged", OUTLINKS_NAME, f"the part of {owner}: {error}")
         if file is not None and end != file.size_bytes:
-            self._add("outlinks_parts", OUTLINKS_NAME, f"has {file.size_bytes:,} bytes, its parts end at {end:,}")
+            self._add(
+                "outlinks_parts",
+                OUTLINKS_NAME,
+                f"has {file.size_bytes:,} bytes, its parts end at {end:,}",
+            )
         if total != (said := self.manifest.counts.get("outlinks")):
             self._add(
-                "outlinks_parts", MANIFEST_FILE, f"its parts of outlinks hold {total} URLs, its counts say {said}"
+                "outlinks_parts",
+                MANIFEST_FILE,
+                f"its parts of outlinks hold {total} URLs, its counts say {said}",
             )
 
 

@@ -89,7 +89,10 @@ def new_record_id() -> str:
         h = _drawn.pop()
     except IndexError:
         digits = os.urandom(_UUID_BYTES * _DRAWN_AHEAD).hex()
-        h, *rest = (digits[start : start + 2 * _UUID_BYTES] for start in range(0, len(digits), 2 * _UUID_BYTES))
+        h, *rest = (
+            digits[start : start + 2 * _UUID_BYTES]
+            for start in range(0, len(digits), 2 * _UUID_BYTES)
+        )
         _drawn.extend(rest)
     return f"<urn:uuid:{h[:8]}-{h[8:12]}-4{h[13:16]}-{_VARIANTS[h[16]]}{h[17:20]}-{h[20:]}>"
 
@@ -100,7 +103,12 @@ def has_certain_end(head: bytes) -> bool:
     It ends with an empty line, and no earlier line could be taken for one.
     """
     odd = ODD_LINE.search(head)
-    return head.startswith(b"HTTP/") and head.endswith(END) and odd is not None and odd.start() == len(head) - 3
+    return (
+        head.startswith(b"HTTP/")
+        and head.endswith(END)
+        and odd is not None
+        and odd.start() == len(head) - 3
+    )
 
 
 class RecordEncoder:
@@ -110,7 +118,9 @@ class RecordEncoder:
     No server can know the id, so a record in a body does not pass for one of the file (`warc.FileId`).
     """
 
-    def __init__(self, gzip_level: int = 2, new_id: Callable[[], str] = new_record_id, file_id: str = "") -> None:
+    def __init__(
+        self, gzip_level: int = 2, new_id: Callable[[], str] = new_record_id, file_id: str = ""
+    ) -> None:
         self._level, self._new_id, self.file_id = gzip_level, new_id, file_id
 
     def warcinfo(self, filename: str, info: WarcInfo, seconds: float, file_id: str = "") -> bytes:
@@ -120,9 +130,12 @@ class RecordEncoder:
 
         `file_id`: of records that the file has already; "": a new id.
         """
-        block = "".join(f"{name}: {escape_field(value)}\r\n" for name, value in info.fields().items() if value).encode()
+        block = "".join(
+            f"{name}: {escape_field(value)}\r\n" for name, value in info.fields().items() if value
+        ).encode()
         lines = (
-            f"WARC-Filename: {filename}\r\nWARC-Date: {utc_text(seconds)}\r\nWARC-Block-Digest: {_digest(block)}\r\n"
+            f"WARC-Filename: {filename}\r\nWARC-Date: "
+            f"{utc_text(seconds)}\r\nWARC-Block-Digest: {_digest(block)}\r\n"
         )
         self.file_id = ""  # the record itself names none
         file_id = file_id or self._new_id()
@@ -149,13 +162,25 @@ class RecordEncoder:
                 f"{about}{concurrent}{ip}"
                 f"WARC-Payload-Digest: {EMPTY_DIGEST}\r\nWARC-Block-Digest: {_digest(fetched.request)}\r\n"
             )
-            request = self._record("request", self._new_id(), lines, "http; msgtype=request", fetched.request)
-        kind, refers, cut, head, body = "response", "", fetched.truncated, fetched.head, fetched.body
+            request = self._record(
+                "request", self._new_id(), lines, "http; msgtype=request", fetched.request
+            )
+        kind, refers, cut, head, body = (
+            "response",
+            "",
+            fetched.truncated,
+            fetched.head,
+            fetched.body,
+        )
         digest = f"sha1:{base32(payload_of(fetched).sha1)}" if has_certain_end(fetched.head) else ""
         if fetched.revisits is not None:
             kind, refers, body = "revisit", _refers(fetched, uri), b""
             cut, head = (None, b"") if fetched.outcome is Outcome.NOT_MODIFIED else ("length", head)
-            digest = f"sha1:{base32(bytes.fromhex(fetched.revisits.digest))}" if fetched.revisits.digest else ""
+            digest = (
+                f"sha1:{base32(bytes.fromhex(fetched.revisits.digest))}"
+                if fetched.revisits.digest
+                else ""
+            )
         whole = sha1(head)
         whole.update(body)
         payload = f"WARC-Payload-Digest: {digest}\r\n" if digest else ""
@@ -187,7 +212,9 @@ class RecordEncoder:
             f"WARC/1.1\r\nWARC-Type: {kind}\r\nWARC-Record-ID: {record_id}\r\n{file_line}{lines}"
             f"Content-Type: application/{content}\r\nContent-Length: {sum(map(len, block))}\r\n\r\n"
         )
-        return igzip_lib.compress(b"".join((head.encode(), *block, END)), self._level, igzip_lib.COMP_GZIP)
+        return igzip_lib.compress(
+            b"".join((head.encode(), *block, END)), self._level, igzip_lib.COMP_GZIP
+        )
 
 
 def _refers(fetched: Fetched, uri: str) -> str:
@@ -196,7 +223,11 @@ def _refers(fetched: Fetched, uri: str) -> str:
     Both have the same URL, since outlink lines name no other.
     """
     assert fetched.revisits is not None
-    profile = "server-not-modified" if fetched.outcome is Outcome.NOT_MODIFIED else "identical-payload-digest"
+    profile = (
+        "server-not-modified"
+        if fetched.outcome is Outcome.NOT_MODIFIED
+        else "identical-payload-digest"
+    )
     return (
         f"WARC-Profile: http://netpreserve.org/warc/1.1/revisit/{profile}\r\nWARC-Refers-To-Target-URI: {uri}\r\n"
         f"WARC-Refers-To-Date: {utc_text(fetched.revisits.time)}\r\n"
@@ -214,7 +245,8 @@ def metadata_fields(fetched: Fetched, taken: TakenUrl | None, uri: str) -> str:
         queued = taken.queued
         via = f"via: {queued.via.hex()}\r\n" if queued.via else ""
         of_url = (
-            f"krake-position: {taken.position}\r\n{via}depth: {queued.depth}\r\nkrake-redirects: {queued.redirects}\r\n"
+            f"krake-position: {taken.position}\r\n{via}depth: "
+            f"{queued.depth}\r\nkrake-redirects: {queued.redirects}\r\n"
         )
         of_lists = (
             _line("krake-seed-metadata", queued.metadata)

@@ -75,7 +75,10 @@ class Manifest:
         A manifest of an older version keeps its bytes, which have no digest.
         """
         value = asdict(self)
-        return json.dumps(value if self.format_version == 1 else sealed(value), indent=1).encode() + b"\n"
+        return (
+            json.dumps(value if self.format_version == 1 else sealed(value), indent=1).encode()
+            + b"\n"
+        )
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str, remedy: str = "") -> Self:
@@ -95,7 +98,9 @@ class Manifest:
             manifest = cls(**{name: mapping[name] for name in cls.__dataclass_fields__})
             manifest._require_usable()
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DamagedFileError(f"{where}: not the manifest of a segment: {error!r}{remedy}") from error
+            raise DamagedFileError(
+                f"{where}: not the manifest of a segment: {error!r}{remedy}"
+            ) from error
         return manifest
 
     @property
@@ -106,7 +111,9 @@ class Manifest:
     def lacks(self, name: str) -> bool:
         """Return whether a table is missing since no URL was taken."""
         listed = [entry["name"] for entry in self.files]
-        return not (self.has_rows or name in listed or any(one.endswith(WARC_SUFFIX) for one in listed))
+        return not (
+            self.has_rows or name in listed or any(one.endswith(WARC_SUFFIX) for one in listed)
+        )
 
     def _require_usable(self) -> None:
         """Raise an error for a malformed entry, which `from_bytes` translates.
@@ -114,9 +121,14 @@ class Manifest:
         To ignore the entry would make a good file look superfluous.
         """
         for entry in self.files:
-            if not (entry["name"] and "/" not in entry["name"] and _SHA256.fullmatch(entry["sha256"])):
+            if not (
+                entry["name"] and "/" not in entry["name"] and _SHA256.fullmatch(entry["sha256"])
+            ):
                 raise ValueError(f"{entry} names no file")
-        numbers = [*(entry["size_bytes"] for entry in self.files), *self.counts["outcomes"].values()]
+        numbers = [
+            *(entry["size_bytes"] for entry in self.files),
+            *self.counts["outcomes"].values(),
+        ]
         numbers += [self.counts[name] for name in ("taken", "deferred", "pages", "links")]
         numbers += [self.counts.get(name, 0) for name in ("lost", "dropped")]
         for owner, part in self.outlinks.items():
@@ -125,9 +137,14 @@ class Manifest:
             numbers += part.values()
         if not all(isinstance(number, int) and number >= 0 for number in numbers):
             raise ValueError(f"not all of these are counts: {numbers}")
-        kinds: list[tuple[type, Any]] = [(str, getattr(self, name)) for name in ("folder", "node", "take_id", "run_id")]
+        kinds: list[tuple[type, Any]] = [
+            (str, getattr(self, name)) for name in ("folder", "node", "take_id", "run_id")
+        ]
         kinds += [(list, self.scope_added), (list, self.history)]
-        kinds += [(dict, self.warcinfo_ids), *((str, value) for value in self.warcinfo_ids.values())]
+        kinds += [
+            (dict, self.warcinfo_ids),
+            *((str, value) for value in self.warcinfo_ids.values()),
+        ]
         for kind, value in kinds:
             if not isinstance(value, kind):
                 raise TypeError(f"{value!r} is no {kind.__name__}")
@@ -165,9 +182,14 @@ def read_dropped(storage: Storage, path: str, names: Sequence[str] | None = None
     keys: set[bytes] = set()
     for name in dropped_files(storage, path) if names is None else names:
         try:
-            found = {bytes.fromhex(line) for line in storage.read_bytes(f"{path}/{name}").decode("ascii").splitlines()}
+            found = {
+                bytes.fromhex(line)
+                for line in storage.read_bytes(f"{path}/{name}").decode("ascii").splitlines()
+            }
         except ValueError as error:
-            raise DamagedFileError(f"{path}/{name}: not a list of keys: {error}; {DROPPED_REMEDY}") from error
+            raise DamagedFileError(
+                f"{path}/{name}: not a list of keys: {error}; {DROPPED_REMEDY}"
+            ) from error
         if any(len(key) != 20 for key in found):
             raise DamagedFileError(
                 f"{path}/{name}: not a list of keys: a line is not of 40 hex digits; {DROPPED_REMEDY}"

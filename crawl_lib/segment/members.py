@@ -50,6 +50,8 @@ def read_members(storage: Storage, wanted: Iterable[WantedRecord]) -> Iterator[M
                 file.read(gap)
             data = file.read(want.length)
             if len(data) != want.length:
-                raise want.damaged(f"ends within the record at offset {want.offset}, which `pages` names")
+                raise want.damaged(
+                    f"ends within the record at offset {want.offset}, which `pages` names"
+                )
             path, at = want.path, want.offset + want.length
             yield Member(want, data)

@@ -89,7 +89,9 @@ class Part:
 
         `log`: the sum of the WARC file. Raises StorageError.
         """
-        sums = {path.name.removeprefix(self.stem.name): file_sum(path) for path in self._made()} | {WARC_SUFFIX: log}
+        sums = {path.name.removeprefix(self.stem.name): file_sum(path) for path in self._made()} | {
+            WARC_SUFFIX: log
+        }
         mapping = vars(counts) | {"scope_hosts": sorted(counts.scope_hosts), _SUMS: sums}
         write_durable(self.path(CLOSED_SUFFIX), sealed_json(mapping))
 
@@ -103,7 +105,9 @@ class Part:
 
         `log`: its sum; `pages`: fetches in it. Raises StorageError.
         """
-        write_durable(self.path(ROWLESS_SUFFIX), sealed_json({_SUMS: {WARC_SUFFIX: log}, "pages": pages}))
+        write_durable(
+            self.path(ROWLESS_SUFFIX), sealed_json({_SUMS: {WARC_SUFFIX: log}, "pages": pages})
+        )
 
     def require_log(self) -> None:
         """Compare the WARC file of a part without rows with its sum.
@@ -133,7 +137,10 @@ class Part:
         with own_file(path, "not the counts of a closed part"):
             mapping = unsealed(path.read_bytes())
             sums = dict(mapping.pop(_SUMS))
-            mapping["outcomes"], mapping["rejections"] = Counter(mapping["outcomes"]), Counter(mapping["rejections"])
+            mapping["outcomes"], mapping["rejections"] = (
+                Counter(mapping["outcomes"]),
+                Counter(mapping["rejections"]),
+            )
             for name in ("retried", "rule_errors"):  # not in files of older versions
                 mapping[name] = Counter(mapping.get(name, {}))
             mapping["scope_hosts"] = set(mapping["scope_hosts"])
@@ -148,7 +155,9 @@ class Part:
         """
         for suffix, (size, checksum) in self._note()[1].items():
             path = self.path(suffix)
-            if only not in {"", suffix} or (not only and suffix == WARC_SUFFIX and self.path(SEALED_SUFFIX).exists()):
+            if only not in {"", suffix} or (
+                not only and suffix == WARC_SUFFIX and self.path(SEALED_SUFFIX).exists()
+            ):
                 continue
             if not path.exists():
                 raise DamagedFileError(f"{path}: is gone; {REPAIR}")
@@ -177,7 +186,9 @@ class Part:
 
         `entry`: its name, size_bytes and sha256 (hex).
         """
-        write_durable(self.path(SEALED_SUFFIX), sealed_json({"format_version": SEALED_VERSION, **entry}))
+        write_durable(
+            self.path(SEALED_SUFFIX), sealed_json({"format_version": SEALED_VERSION, **entry})
+        )
 
     def sealed(self) -> dict[str, Any] | None:
         """Return the entry that `seal` wrote.
@@ -187,7 +198,11 @@ class Part:
         path = self.path(SEALED_SUFFIX)
         with suppress(FileNotFoundError), own_file(path, "not the seal of a part"):
             entry = unsealed_if_new(path.read_bytes())
-            return {"name": str(entry["name"]), "size_bytes": int(entry["size_bytes"]), "sha256": str(entry["sha256"])}
+            return {
+                "name": str(entry["name"]),
+                "size_bytes": int(entry["size_bytes"]),
+                "sha256": str(entry["sha256"]),
+            }
         return None
 
     def runs(self, kind: str) -> list[Path]:
@@ -206,7 +221,11 @@ class Part:
     def _made(self) -> list[Path]:
         """List the existing files of rows, positions, index lines and outlinks."""
         single = [self.path(suffix) for suffix in (PAGES_SUFFIX, LINKS_SUFFIX, POSITIONS_SUFFIX)]
-        return [*(path for path in single if path.exists()), *self.runs(INDEX_RUNS), *self.runs(OUTLINK_RUNS)]
+        return [
+            *(path for path in single if path.exists()),
+            *self.runs(INDEX_RUNS),
+            *self.runs(OUTLINK_RUNS),
+        ]
 
 
 def list_parts(directory: Path, prefix: str | None = None) -> list[Part]:
@@ -248,7 +267,10 @@ def kept_outcomes(directory: Path, prefix: str | None = None) -> Counter[str]:
 
     `prefix`: of one worker's files. Raises as `finished_positions` does.
     """
-    return sum((part.counts().outcomes for part in list_parts(directory, prefix) if part.is_closed), Counter[str]())
+    return sum(
+        (part.counts().outcomes for part in list_parts(directory, prefix) if part.is_closed),
+        Counter[str](),
+    )
 
 
 def file_sum(path: Path) -> list[int]:

@@ -85,7 +85,9 @@ def upload_built(storage: Storage, out_dir: Path, hidden: str) -> None:
 
     Other files in that folder are deleted. Raises StorageError, also for a file that is neither here nor there.
     """
-    manifest = Manifest.from_bytes((out_dir / MANIFEST_FILE).read_bytes(), str(out_dir / MANIFEST_FILE))
+    manifest = Manifest.from_bytes(
+        (out_dir / MANIFEST_FILE).read_bytes(), str(out_dir / MANIFEST_FILE)
+    )
     storage.make_dirs(hidden)
     entries = [*manifest.files, file_entry(out_dir / MANIFEST_FILE)]
     there = {found.name: found.size_bytes for found in storage.list(hidden)}
@@ -94,7 +96,11 @@ def upload_built(storage: Storage, out_dir: Path, hidden: str) -> None:
     for entry in entries:
         if (out_dir / entry["name"]).exists():
             upload_checked(
-                storage, out_dir / entry["name"], f"{hidden}/{entry['name']}", entry, there.get(entry["name"])
+                storage,
+                out_dir / entry["name"],
+                f"{hidden}/{entry['name']}",
+                entry,
+                there.get(entry["name"]),
             )
             reached("segment.publish.uploaded")
         elif there.get(entry["name"]) != entry["size_bytes"]:
@@ -104,7 +110,9 @@ def upload_built(storage: Storage, out_dir: Path, hidden: str) -> None:
             )
 
 
-def upload_checked(storage: Storage, local: Path, path: str, entry: dict[str, Any], found_bytes: int | None) -> None:
+def upload_checked(
+    storage: Storage, local: Path, path: str, entry: dict[str, Any], found_bytes: int | None
+) -> None:
     """Upload a finished file and read it back, unless it was uploaded.
 
     `entry`: see `file_entry`.
@@ -120,15 +128,21 @@ def upload_checked(storage: Storage, local: Path, path: str, entry: dict[str, An
     storage.upload_final(local, path)
     if stored_digest(storage, path) != entry["sha256"]:
         storage.delete(path)
-        raise StorageError(f"{storage.name}: {path}: was not stored as it was sent; run the task again")
+        raise StorageError(
+            f"{storage.name}: {path}: was not stored as it was sent; run the task again"
+        )
 
 
 def _require_ours(storage: Storage, target: str, take_id: str) -> None:
     """Raise OutputConflictError unless the target is this take's segment."""
     try:
-        present = Manifest.from_bytes(storage.read_bytes(f"{target}/{MANIFEST_FILE}"), f"{target}/{MANIFEST_FILE}")
+        present = Manifest.from_bytes(
+            storage.read_bytes(f"{target}/{MANIFEST_FILE}"), f"{target}/{MANIFEST_FILE}"
+        )
     except PathNotFoundError as error:
-        raise OutputConflictError(f"{storage.name}: {target}: is in the way and is no segment; move it") from error
+        raise OutputConflictError(
+            f"{storage.name}: {target}: is in the way and is no segment; move it"
+        ) from error
     if present.take_id != take_id:
         raise OutputConflictError(
             f"{storage.name}: {target}: is of take {present.take_id}, not of {take_id}; nothing was changed"
@@ -140,7 +154,9 @@ LOOK_INTERVAL_S = 1.0
 LONGEST_PAUSE_S = 60.0
 
 
-def seal_closed(storage: Storage, hidden: str, spool: Path, enough: Callable[[], bool] = lambda: False) -> None:
+def seal_closed(
+    storage: Storage, hidden: str, spool: Path, enough: Callable[[], bool] = lambda: False
+) -> None:
     """Seal the closed parts of a spool that are not sealed yet.
 
     The steps are those above.
@@ -225,7 +241,10 @@ def _seal_problem(storage: Storage, hidden: str, part: Part, work: Work | None =
     if found is None or found.size_bytes != entry["size_bytes"]:
         now = "is gone" if found is None else f"has {found.size_bytes}"
         return f"{where}: was sealed with {entry['size_bytes']} bytes, and {now}"
-    if work is not None and stored_digest(storage, where, work, entry["size_bytes"]) != entry["sha256"]:
+    if (
+        work is not None
+        and stored_digest(storage, where, work, entry["size_bytes"]) != entry["sha256"]
+    ):
         return f"{where}: is not what was sealed (SHA-256)"
     return ""
 
@@ -240,9 +259,19 @@ class Sealer:
     """
 
     def __init__(
-        self, open_storage: Callable[[], Storage], hidden: str, spool: Path, *, interval_s: float = LOOK_INTERVAL_S
+        self,
+        open_storage: Callable[[], Storage],
+        hidden: str,
+        spool: Path,
+        *,
+        interval_s: float = LOOK_INTERVAL_S,
     ) -> None:
-        self._open_storage, self._hidden, self._spool, self._interval_s = open_storage, hidden, spool, interval_s
+        self._open_storage, self._hidden, self._spool, self._interval_s = (
+            open_storage,
+            hidden,
+            spool,
+            interval_s,
+        )
         self._done = Event()
         self._thread = Thread(target=self._run, name="sealer", daemon=True)
 
@@ -265,9 +294,14 @@ class Sealer:
                 pause_s = self._interval_s
             except StoppedError:
                 return
-            except Exception as error:  # also a mistake of ours: `seal_all` meets it where the task sees it
+            except (
+                Exception
+            ) as error:  # also a mistake of ours: `seal_all` meets it where the task sees it
                 pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
                 unexpected = None if isinstance(error, KrakeError | OSError) else error
                 log.warning(
-                    "a WARC file waits on the local disk; sent again in %.0f s: %s", pause_s, error, exc_info=unexpected
+                    "a WARC file waits on the local disk; sent again in %.0f s: %s",
+                    pause_s,
+                    error,
+                    exc_info=unexpected,
                 )

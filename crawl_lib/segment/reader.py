@@ -48,7 +48,9 @@ class SegmentReader:
     @cached_property
     def manifest(self) -> Manifest:
         """Its manifest."""
-        return Manifest.from_bytes(self._manifest_bytes, f"{self.path}/{MANIFEST_FILE}", f"; {REPAIR}")
+        return Manifest.from_bytes(
+            self._manifest_bytes, f"{self.path}/{MANIFEST_FILE}", f"; {REPAIR}"
+        )
 
     def lacks(self, name: str) -> bool:
         """Return whether a table is missing since no URL was taken.
@@ -71,13 +73,17 @@ class SegmentReader:
             manifest = sha256(self._manifest_bytes).hexdigest()
             names = dropped_files(self._storage, self.path)
         except PathNotFoundError as error:
-            raise PathNotFoundError(f"{self.path}: the segment is gone, or has no {MANIFEST_FILE}: {error}") from error
+            raise PathNotFoundError(
+                f"{self.path}: the segment is gone, or has no {MANIFEST_FILE}: {error}"
+            ) from error
         return sha256("\n".join([manifest, *names]).encode()).hexdigest() if names else manifest
 
     @property
     def warc_files(self) -> list[str]:
         """Names of its WARC files."""
-        return [entry["name"] for entry in self.manifest.files if entry["name"].endswith(WARC_SUFFIX)]
+        return [
+            entry["name"] for entry in self.manifest.files if entry["name"].endswith(WARC_SUFFIX)
+        ]
 
     @cached_property
     def dropped(self) -> frozenset[bytes]:
@@ -94,7 +100,9 @@ class SegmentReader:
         """Keys of all pages that were ever taken out; they stay known."""
         return frozenset(read_dropped(self._storage, self.path))
 
-    def pages(self, columns: Sequence[str] | None = None, *, with_dropped: bool = False) -> Iterator[pa.RecordBatch]:
+    def pages(
+        self, columns: Sequence[str] | None = None, *, with_dropped: bool = False
+    ) -> Iterator[pa.RecordBatch]:
         """Yield rows of `pages` in batches, with all `columns` or some.
 
         Rows of dropped pages come only if asked for. Raises PathNotFoundError, DamagedFileError or StorageError naming
@@ -139,9 +147,16 @@ class SegmentReader:
         with self._open(PAGES_NAME) as table, parquet_errors(table.where, table.remedy):
             for number in range(table.groups):
                 rows = table.group(number, columns)
-                yield number, rows.filter(pc.invert(pc.is_in(rows["key"], value_set=dropped))) if dropped else rows
+                yield (
+                    number,
+                    rows.filter(pc.invert(pc.is_in(rows["key"], value_set=dropped)))
+                    if dropped
+                    else rows,
+                )
 
-    def links(self, columns: Sequence[str] | None = None, *, with_dropped: bool = False) -> Iterator[pa.RecordBatch]:
+    def links(
+        self, columns: Sequence[str] | None = None, *, with_dropped: bool = False
+    ) -> Iterator[pa.RecordBatch]:
         """Yield rows of `links`, with all columns or some.
 
         Links on dropped pages come only if asked for.
@@ -194,7 +209,9 @@ class SegmentReader:
         with self._storage.open_read(f"{self.path}/{warc_file}") as file:
             yield from walk(file, found)
         if found:
-            raise DamagedFileError(f"{self.path}/{warc_file}: cannot be read to its end ({', '.join(found)}); {REPAIR}")
+            raise DamagedFileError(
+                f"{self.path}/{warc_file}: cannot be read to its end ({', '.join(found)}); {REPAIR}"
+            )
 
     def outlinks(self, owner: str) -> Iterator[bytes]:
         """Yield the outlink lines for the node `owner`, in intake's order.
@@ -206,9 +223,13 @@ class SegmentReader:
             return iter(())
         where = f"{self.path}/{OUTLINKS_NAME}"
         part = part_mapping(mapping, where)
-        return read_outlinks(self._storage.open_read(where, part.offset, part.length), where, part.count)
+        return read_outlinks(
+            self._storage.open_read(where, part.offset, part.length), where, part.count
+        )
 
-    def _table(self, name: str, columns: Sequence[str] | None, key_column: str | None) -> Iterator[pa.RecordBatch]:
+    def _table(
+        self, name: str, columns: Sequence[str] | None, key_column: str | None
+    ) -> Iterator[pa.RecordBatch]:
         dropped = self.dropped if key_column else frozenset[bytes]()
         if not key_column or not dropped:
             yield from self._batches(name, columns)
@@ -225,9 +246,13 @@ class SegmentReader:
         if self.lacks(name):
             return
         schema = SCHEMAS[name]
-        wanted = [schema.field(column).name for column in (schema.names if columns is None else columns)]
+        wanted = [
+            schema.field(column).name for column in (schema.names if columns is None else columns)
+        ]
         with self._open(name) as table:
-            for batch in table.batches(BATCH_ROWS, [column for column in wanted if column in table.names]):
+            for batch in table.batches(
+                BATCH_ROWS, [column for column in wanted if column in table.names]
+            ):
                 yield with_later_fields(batch, wanted)
 
     def _open(self, name: str) -> AbstractContextManager[ParquetTable]:

@@ -64,7 +64,10 @@ def group_of(records: Sequence[WarcRecord], warc_file: str, end: int) -> Recover
     block = response.block if response else b""
     head, body = split_head(block)
     if "krake-head-bytes" in fields:
-        head, body = block[: int(fields["krake-head-bytes"])], block[int(fields["krake-head-bytes"]) :]
+        head, body = (
+            block[: int(fields["krake-head-bytes"])],
+            block[int(fields["krake-head-bytes"]) :],
+        )
     elif "krake-head" in fields:
         head = fields["krake-head"].encode("latin-1")
     url = fields.get("krake-url") or main.url
@@ -112,7 +115,11 @@ def taken_of(fields: dict[str, str], url: str) -> TakenUrl | None:
         earlier=fields.get("krake-earlier", ""),
         requisite=_number(fields.get("krake-requisite", "0")),
     )
-    return TakenUrl(_number(fields["krake-position"]), sha1(url.encode("utf-8", "backslashreplace")).digest(), queued)
+    return TakenUrl(
+        _number(fields["krake-position"]),
+        sha1(url.encode("utf-8", "backslashreplace")).digest(),
+        queued,
+    )
 
 
 def _number(text: str, limit: int = 1 << 31) -> int:

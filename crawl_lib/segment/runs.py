@@ -156,7 +156,9 @@ class OutlinkRuns(_Runs):
         self._write(lines)
 
 
-def merge_outlinks(file: BinaryIO, runs: Sequence[Path], nodes: Sequence[str], scratch: Path) -> OutlinkWriter:
+def merge_outlinks(
+    file: BinaryIO, runs: Sequence[Path], nodes: Sequence[str], scratch: Path
+) -> OutlinkWriter:
     """Write the file `outlinks` of all runs.
 
     `nodes`: the owners, by index. `scratch`: a folder for runs in between. An owner to whom nothing goes has no part.
@@ -166,8 +168,12 @@ def merge_outlinks(file: BinaryIO, runs: Sequence[Path], nodes: Sequence[str], s
         places.add(line)
     places.flush()
     writer = OutlinkWriter(file)
-    for owner, lines in groupby(merge_many(places.paths, scratch), key=lambda line: line[:OWNER_DIGITS]):
-        writer.add_part(nodes[int(owner)], (line[OWNER_DIGITS + PLACE_LENGTH + 2 : -1] for line in lines))
+    for owner, lines in groupby(
+        merge_many(places.paths, scratch), key=lambda line: line[:OWNER_DIGITS]
+    ):
+        writer.add_part(
+            nodes[int(owner)], (line[OWNER_DIGITS + PLACE_LENGTH + 2 : -1] for line in lines)
+        )
     return writer
 
 

@@ -112,7 +112,9 @@ class OpenPart:
         self.cdxj = RunWriter(part.path(INDEX_RUNS), CDXJ_RUN_LINES)
         self.outlinks = OutlinkRuns(part.path(OUTLINK_RUNS))
 
-    def note(self, taken: TakenUrl | None, fetched: Fetched, position: Position, digest: str | None) -> None:
+    def note(
+        self, taken: TakenUrl | None, fetched: Fetched, position: Position, digest: str | None
+    ) -> None:
         """Count a group whose bytes are in the log.
 
         `digest`: of its response's payload, None without a response.
@@ -169,7 +171,9 @@ class RowlessPart:
         self.log = _Log(part.warc, config.sync_interval_s)
         self.counts = PartCounts()
 
-    def note(self, taken: TakenUrl | None, _fetched: Fetched, _position: Position, _digest: str | None) -> None:
+    def note(
+        self, taken: TakenUrl | None, _fetched: Fetched, _position: Position, _digest: str | None
+    ) -> None:
         """Count a group whose bytes are in the log."""
         if taken is None:
             self.counts.robots_captures += 1
@@ -223,12 +227,22 @@ class PartWriter:
     ) -> None:
         with os_errors(directory, "cannot be written"):
             directory.mkdir(parents=True, exist_ok=True)
-        self._directory, self._prefix, self._info, self._config, self._clock = directory, prefix, info, config, clock
+        self._directory, self._prefix, self._info, self._config, self._clock = (
+            directory,
+            prefix,
+            info,
+            config,
+            clock,
+        )
         self._encoder = RecordEncoder(config.gzip_level, new_id)
         parts = list_parts(directory, prefix)
-        unfinished = [part for part in parts if not part.is_closed and (has_rows or not part.is_rowless)]
+        unfinished = [
+            part for part in parts if not part.is_closed and (has_rows or not part.is_rowless)
+        ]
         if sum(not part.is_rowless for part in unfinished) > 1:
-            raise DamagedFileError(f"{directory}: {len(unfinished)} parts of {prefix} are open at once")
+            raise DamagedFileError(
+                f"{directory}: {len(unfinished)} parts of {prefix} are open at once"
+            )
         self._kind: type[OpenPart | RowlessPart] = OpenPart if has_rows else RowlessPart
         self._unfinished = sorted(unfinished, key=lambda part: not part.is_rowless)
         self._next_number = int(parts[-1].stem.name.rpartition("-")[2]) + 1 if parts else 0
@@ -251,7 +265,9 @@ class PartWriter:
         """The folder for notes next to the parts."""
         return self._directory / f"{self._prefix}.reading"
 
-    def recovered(self, positions: Iterator[int] | None = None) -> Iterator[tuple[TakenUrl | None, Fetched, Position]]:
+    def recovered(
+        self, positions: Iterator[int] | None = None
+    ) -> Iterator[tuple[TakenUrl | None, Fetched, Position]]:
         """Yield the complete groups of unfinished parts, in file order.
 
         Unfinished are the open part, and parts without rows. The taken URL is None for a robots.txt capture. Cuts a
@@ -288,7 +304,9 @@ class PartWriter:
             end, groups = found.end, groups + 1
         part.log.cut(end)
         # A file of an older version, whose records have no ids, stays without them.
-        self._encoder.file_id = part.counts.warcinfo_id = file_id.value if file_id.is_carried or not groups else ""
+        self._encoder.file_id = part.counts.warcinfo_id = (
+            file_id.value if file_id.is_carried or not groups else ""
+        )
         self._begin_file(part)
 
     def append(self, taken: TakenUrl | None, fetched: Fetched) -> Position:

@@ -34,7 +34,17 @@ KEY_BYTES = 20
 _KEY = pa.binary(KEY_BYTES)
 PAGE_FIELDS = tuple("time" if field == "time_us" else field for field in PageRow._fields)
 DICTIONARY_COLUMNS = {
-    "pages": ["host", "ip", "outcome", "mime_declared", "mime_detected", "charset", "truncated", "warc_file", "hop"],
+    "pages": [
+        "host",
+        "ip",
+        "outcome",
+        "mime_declared",
+        "mime_detected",
+        "charset",
+        "truncated",
+        "warc_file",
+        "hop",
+    ],
     "links": ["source", "target", "target_url", "anchor", "rel", "element", "rule"],
 }
 
@@ -87,7 +97,9 @@ class PageTable(_Table):
     def add(self, row: PageRow) -> None:
         """Add one row."""
         self._held.append(row)
-        self._bytes += _MOST_BYTES_OF_CHAR * sum([len(value) for value in row if type(value) is str])
+        self._bytes += _MOST_BYTES_OF_CHAR * sum(
+            [len(value) for value in row if type(value) is str]
+        )
         if len(self._held) >= PAGE_BLOCK_ROWS or self._bytes >= BLOCK_BYTES:
             self._flush()
 
@@ -118,9 +130,14 @@ class LinkBlock(ctypes.Structure):
 
         The batch is invalid once the block changes.
         """
-        buffers = (pa.foreign_buffer(one.at, one.length) if one.length else pa.py_buffer(b"") for one in self.buffers)
+        buffers = (
+            pa.foreign_buffer(one.at, one.length) if one.length else pa.py_buffer(b"")
+            for one in self.buffers
+        )
         arrays = [
-            pa.Array.from_buffers(field.type, self.rows, [None, *islice(buffers, field.type.num_buffers - 1)])
+            pa.Array.from_buffers(
+                field.type, self.rows, [None, *islice(buffers, field.type.num_buffers - 1)]
+            )
             for field in LINKS_SCHEMA
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=LINKS_SCHEMA)
@@ -173,9 +190,13 @@ def column(values: Sequence[Any], field: pa.Field[Any]) -> pa.Array[Any]:
     A lone surrogate from a page is written as `?`.
     """
     kind: pa.DataType = field.type
-    if kind == _KEY and not (field.nullable and (None in values or set(map(len, values)) - {KEY_BYTES})):
+    if kind == _KEY and not (
+        field.nullable and (None in values or set(map(len, values)) - {KEY_BYTES})
+    ):
         # Keys that follow each other: a sixth of the cost of turning each.
-        return pa.FixedSizeBinaryArray.from_buffers(_KEY, len(values), [None, pa.py_buffer(b"".join(values))])
+        return pa.FixedSizeBinaryArray.from_buffers(
+            _KEY, len(values), [None, pa.py_buffer(b"".join(values))]
+        )
     try:
         return pa.array(values, kind)
     except UnicodeEncodeError:
@@ -230,7 +251,9 @@ def _groups(path: Path, blocks: Iterable[pa.RecordBatch], schema: pa.Schema) -> 
     for block in blocks:
         held.append(with_later_fields(block, schema.names))
         if not held[-1].schema.equals(schema):
-            raise DamagedFileError(f"{path}: rows for it have other columns than this version's: {block.schema.names}")
+            raise DamagedFileError(
+                f"{path}: rows for it have other columns than this version's: {block.schema.names}"
+            )
         rows, size = rows + block.num_rows, size + block.nbytes
         if rows >= most or size >= GROUP_BYTES:
             yield pa.Table.from_batches(held)

@@ -49,7 +49,9 @@ class Service:
     stores: Stores
     newest: NewestIndex
     sites: Sites
-    pool: SearchPool = field(default_factory=partial(SearchPool, waiting_per_thread=WAITING_PER_THREAD))
+    pool: SearchPool = field(
+        default_factory=partial(SearchPool, waiting_per_thread=WAITING_PER_THREAD)
+    )
     copies: SearchPool = field(default_factory=partial(SearchPool, COPY_THREADS))
     sending: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, MOST_COPIES))
 
@@ -79,7 +81,12 @@ def make_app(service: Service) -> Guard:
         Route("/opensearch.xml", pages.opensearch),
         Route("/healthz", pages.health),
     ]
-    handlers: Any = {HTTPException: _refused, BusyError: _busy, KrakeError: _failed, Exception: _broken}
+    handlers: Any = {
+        HTTPException: _refused,
+        BusyError: _busy,
+        KrakeError: _failed,
+        Exception: _broken,
+    }
     app = Starlette(routes=routes, exception_handlers=handlers)
     return Guard(app, server_names(service.config), logs_queries=service.config.log_queries)
 
@@ -96,8 +103,12 @@ class _Pages:
             return await self.api(request)
         wanted, query = _wanted(request), request.query_params.get("q", "")
         if not query.strip():
-            return _page("home.html", index=self._service.newest.index, problem=self._service.newest.problem)
-        return _html(await self._ask(self._service.pool, lambda index: self._results(index, query, wanted)))
+            return _page(
+                "home.html", index=self._service.newest.index, problem=self._service.newest.problem
+            )
+        return _html(
+            await self._ask(self._service.pool, lambda index: self._results(index, query, wanted))
+        )
 
     def _results(self, index: OpenIndex, query: str, wanted: SearchOptions) -> str:
         found = answer(index, query, self._service.sites, wanted)
@@ -110,11 +121,17 @@ class _Pages:
         """Answer a query for programs."""
         wanted, query = _wanted(request, is_explained=True), request.query_params.get("q", "")
         sites = self._service.sites
-        return _json(await self._ask(self._service.pool, lambda index: as_json(answer(index, query, sites, wanted))))
+        return _json(
+            await self._ask(
+                self._service.pool, lambda index: as_json(answer(index, query, sites, wanted))
+            )
+        )
 
     async def cached(self, request: Request) -> Response:
         """Answer with a page around a copy, with its time."""
-        text = await self._shown(request, lambda copy: render("cached.html", copy=copy, page=copy.page))
+        text = await self._shown(
+            request, lambda copy: render("cached.html", copy=copy, page=copy.page)
+        )
         return _CopyResponse(text, self._service.sending, {POLICY: PAGE_POLICY})
 
     async def copy(self, request: Request) -> Response:
@@ -122,7 +139,9 @@ class _Pages:
         html = await self._shown(request, lambda copy: copy.html)
         if html is None:
             raise HTTPException(404, "This page is shown as its text alone.")
-        return _CopyResponse(html, self._service.sending, {POLICY: SANDBOX, "X-Frame-Options": "SAMEORIGIN"})
+        return _CopyResponse(
+            html, self._service.sending, {POLICY: SANDBOX, "X-Frame-Options": "SAMEORIGIN"}
+        )
 
     async def _shown(self, request: Request, show: Callable[[Copy], T]) -> T:
         """Show a copy in a thread.
@@ -144,7 +163,9 @@ class _Pages:
         Raises HTTPException (503), BusyError, and as `NewestIndex.ask`.
         """
         service = self._service
-        return await asyncio.wrap_future(pool.submit(partial(service.newest.ask, service.index, question)))
+        return await asyncio.wrap_future(
+            pool.submit(partial(service.newest.ask, service.index, question))
+        )
 
     async def help(self, request: Request) -> Response:
         """Answer with the query language."""
@@ -167,13 +188,21 @@ class _Pages:
 class _CopyResponse(HTMLResponse):
     """A copy of a page, sent in parts."""
 
-    def __init__(self, html: bytes | str, sending: asyncio.Semaphore, headers: dict[str, str]) -> None:
+    def __init__(
+        self, html: bytes | str, sending: asyncio.Semaphore, headers: dict[str, str]
+    ) -> None:
         super().__init__(html, headers=headers)
         self._sending = sending
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with self._sending:
-            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            await send(
+                {
+                    "type": "http.response.start",
+                    "status": self.status_code,
+                    "headers": self.raw_headers,
+                }
+            )
             for start in range(0, len(self.body), SENT_BYTES):
                 part = self.body[start : start + SENT_BYTES]
                 await send({"type": "http.response.body", "body": part, "more_body": True})
@@ -194,7 +223,9 @@ def _wanted(request: Request, *, is_explained: bool = False) -> SearchOptions:
 
 def _wants_json(request: Request) -> bool:
     accept = request.headers.get("accept", "").lower()
-    return request.url.path.startswith("/api/") or ("application/json" in accept and "text/html" not in accept)
+    return request.url.path.startswith("/api/") or (
+        "application/json" in accept and "text/html" not in accept
+    )
 
 
 def _json(value: object, status: int = 200, headers: Any = None) -> Response:
@@ -233,7 +264,12 @@ async def _failed(request: Request, error: KrakeError) -> Response:
     The error names paths and servers, so only the log has it.
     """
     log.error("a request failed: %s", error)
-    return _said(request, 503, "The pages cannot be read now. The log of this server says why.", {"Retry-After": "10"})
+    return _said(
+        request,
+        503,
+        "The pages cannot be read now. The log of this server says why.",
+        {"Retry-After": "10"},
+    )
 
 
 async def _broken(request: Request, error: Exception) -> Response:

@@ -21,7 +21,8 @@ from crawl_lib.stores import Stores
 from crawl_lib.warc import WarcRecord, safe_uri, split_head
 
 SANDBOX = (
-    "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    "sandbox allow-popups allow-popups-to-escape-sandbox; "
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 )
 MOST_BYTES, MOST_CHARS = 4 << 20, 1 << 20
 """The sizes at which a shown page, and a shown text, is cut."""
@@ -30,7 +31,8 @@ NO_ARCHIVE = "This page asks not to be shown from a copy (noarchive)."
 DROPPED = "This page was dropped from the crawl."
 MOVED = "The capture of this page has moved. Update the index: krake index update."
 _DOCTYPE = re.compile(
-    rb"\s*(?><\?[^>]*+>\s*)?(?><!--(?!-?>)(?>(?!--!?>).)*+--!?>\s*)*+<!doctype[^>]*+>", re.IGNORECASE | re.DOTALL
+    rb"\s*(?><\?[^>]*+>\s*)?(?><!--(?!-?>)(?>(?!--!?>).)*+--!?>\s*)*+<!doctype[^>]*+>",
+    re.IGNORECASE | re.DOTALL,
 )
 """The start of a page up to its doctype, if only comments are before. Browsers end a comment at `--!>` too, and take
 `<!-->` and `<!--->` for whole comments (HTML, 13.2.5.43 and 13.2.5.52): after these, elements could be before ours."""
@@ -80,7 +82,9 @@ def _record(stores: Stores, page: StoredPage, place: CapturePlace) -> WarcRecord
     try:
         if page.key in read_dropped(stores.storage, path):
             raise HTTPException(404, DROPPED)
-        record = SegmentReader(stores.storage, path).read_record(place.warc_file, place.offset, place.length)
+        record = SegmentReader(stores.storage, path).read_record(
+            place.warc_file, place.offset, place.length
+        )
     except (PathNotFoundError, DamagedFileError) as error:
         log.warning("the capture of %s is not where the index says: %s", page.key.hex(), error)
         return None
@@ -92,7 +96,9 @@ def _copy(page: StoredPage, record: WarcRecord) -> Copy:
     headers = parse_head(head)
     content = decode_content(headers, body, max_bytes=MOST_BYTES)
     html = html_to_utf8(content.data, headers.content_type[1], is_xml=page.mime_type == XHTML)
-    is_cut = content.truncated or len(html) > MOST_BYTES  # UTF-8 may be three times as long as another encoding
+    is_cut = (
+        content.truncated or len(html) > MOST_BYTES
+    )  # UTF-8 may be three times as long as another encoding
     return Copy(page, _harmless(html[:MOST_BYTES], page.url), is_cut=is_cut)
 
 

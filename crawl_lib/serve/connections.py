@@ -33,7 +33,11 @@ def raise_file_limit() -> int:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else max(1, min(MOST_CONNECTIONS, soft - OTHER_FILES))
+    return (
+        MOST_CONNECTIONS
+        if soft == resource.RLIM_INFINITY
+        else max(1, min(MOST_CONNECTIONS, soft - OTHER_FILES))
+    )
 
 
 class BoundedProtocol(H11Protocol):
@@ -67,7 +71,9 @@ class BoundedProtocol(H11Protocol):
         """Read bytes. An incomplete head keeps its deadline."""
         try:
             super().data_received(data)
-        except h11.LocalProtocolError:  # the client sends more after the last answer of the connection
+        except (
+            h11.LocalProtocolError
+        ):  # the client sends more after the last answer of the connection
             self.transport.abort()
             return
         if self._is_answering and self in self.waiting:

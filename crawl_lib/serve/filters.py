@@ -52,7 +52,9 @@ class Menu:
 
 def menus(reading: QueryReading, languages: Sequence[str], today: date) -> list[Menu]:
     """Return the menus of a query. `languages`: the languages of the index."""
-    times = [(label, ANY if days is None else str(today - timedelta(days))) for label, days in TIMES]
+    times = [
+        (label, ANY if days is None else str(today - timedelta(days))) for label, days in TIMES
+    ]
     by_name = sorted((LANGUAGES.get(code, code), code) for code in languages)
     named = [("Any language", ANY), *by_name]
     return [
@@ -91,14 +93,22 @@ def _shown_by_menu(group: Group) -> PartKind | None:
     """
     [part, *others] = group
     is_plain = not others and not part.is_excluded
-    return part.kind if is_plain and part.kind in {PartKind.AFTER, PartKind.TYPE, PartKind.LANGUAGE} else None
+    return (
+        part.kind
+        if is_plain and part.kind in {PartKind.AFTER, PartKind.TYPE, PartKind.LANGUAGE}
+        else None
+    )
 
 
-def _menu(reading: QueryReading, name: str, kind: PartKind, values: Collection[tuple[str, str]]) -> Menu:
+def _menu(
+    reading: QueryReading, name: str, kind: PartKind, values: Collection[tuple[str, str]]
+) -> Menu:
     asked = next((group[0].text for group in reading.groups if _shown_by_menu(group) is kind), ANY)
     if asked not in [value for _, value in values]:
         values = [*values, (f"Since {asked}" if kind is PartKind.AFTER else asked, asked)]
-    choices = tuple(Choice(label, with_filter(reading, kind, value), value == asked) for label, value in values)
+    choices = tuple(
+        Choice(label, with_filter(reading, kind, value), value == asked) for label, value in values
+    )
     return Menu(name, next(one.label for one in choices if one.is_chosen), choices)
 
 

@@ -103,7 +103,14 @@ class Guard:
         route = getattr(scope.get("route"), "path", "-")
         found = parse_qs(scope["query_string"].decode("latin-1")) if self._logs_queries else {}
         query = f" q={printable(found['q'][0][:MOST_LOGGED_CHARS])!r}" if "q" in found else ""
-        log.info("%s %s %d %.0f ms%s", printable(scope["method"][:10]), route, status, seconds * 1000, query)
+        log.info(
+            "%s %s %d %.0f ms%s",
+            printable(scope["method"][:10]),
+            route,
+            status,
+            seconds * 1000,
+            query,
+        )
 
 
 MOST_LOGGED_CHARS = 500

@@ -59,7 +59,9 @@ def listen(address: Address, option: str = "search.listen") -> socket.socket:
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listening
     except OSError as error:
-        raise ConfigError(f"{option}: {address} cannot be listened on: {error.strerror or error}") from error
+        raise ConfigError(
+            f"{option}: {address} cannot be listened on: {error.strerror or error}"
+        ) from error
 
 
 class Server(uvicorn.Server):
@@ -84,7 +86,9 @@ class Server(uvicorn.Server):
             )
         )
         self._stop = stop
-        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # malformed requests of clients are not worth a line
+        logging.getLogger("uvicorn.error").setLevel(
+            logging.ERROR
+        )  # malformed requests of clients are not worth a line
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

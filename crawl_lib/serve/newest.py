@@ -12,7 +12,9 @@ INTERVAL_S = 2.0
 FIRST_S = 5.0
 """The longest wait for the first look. A store elsewhere may need minutes for its copy of the index."""
 OPENING = "The index is being opened. Try again in a moment."
-NO_INDEX = "There is no index yet. Make one with krake index update: this page finds it within seconds."
+NO_INDEX = (
+    "There is no index yet. Make one with krake index update: this page finds it within seconds."
+)
 BROKEN_INDEX = "The index cannot be opened. The log of this server says why."
 T = TypeVar("T")
 log = logging.getLogger(__name__)

@@ -29,7 +29,9 @@ def serve_search(stores: Stores, on_ready: Callable[[str], None]) -> None:
     if not (address.is_loopback or options.hosts):
         names = ", ".join(LOOPBACK_NAMES)
         log.warning(
-            "other machines reach %s, and are refused: they may ask for %s alone (search.hosts)", address, names
+            "other machines reach %s, and are refused: they may ask for %s alone (search.hosts)",
+            address,
+            names,
         )
     with ExitStack() as stack:
         most = raise_file_limit()

@@ -66,7 +66,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(signs=signs, text_signs=text_signs, pieces=pieces, day=day, time=time_of, host=host_of)
+    made.filters.update(
+        signs=signs, text_signs=text_signs, pieces=pieces, day=day, time=time_of, host=host_of
+    )
     made.globals.update(style=Markup(_STYLE), search_link=search_link, page_numbers=page_numbers)  # noqa: S704 - a file of ours
     return made
 

@@ -147,16 +147,24 @@ class StatisticsFiles:
 
     def inputs(self, file: StatisticsFile) -> dict[str, str]:
         """Return what a version was made of: names with digests. Raises DamagedFileError."""
-        with open_parquet(self.stores.storage, file.path, STATISTICS_SCHEMA, f"; {remedy_of(file)}") as table:
+        with open_parquet(
+            self.stores.storage, file.path, STATISTICS_SCHEMA, f"; {remedy_of(file)}"
+        ) as table:
             found = (table.file.metadata.metadata or {}).get(_INPUTS, b"")
             try:
-                return {str(name): str(digest) for name, digest in unsealed(found)["inputs"].items()}
+                return {
+                    str(name): str(digest) for name, digest in unsealed(found)["inputs"].items()
+                }
             except (ValueError, KeyError, AttributeError) as error:
-                raise DamagedFileError(f"{file.path}: does not name its inputs; {remedy_of(file)}") from error
+                raise DamagedFileError(
+                    f"{file.path}: does not name its inputs; {remedy_of(file)}"
+                ) from error
 
     def rows(self, file: StatisticsFile) -> Iterator[dict[str, Any]]:
         """Yield the rows of a version in order. Raises DamagedFileError."""
-        with open_parquet(self.stores.storage, file.path, STATISTICS_SCHEMA, f"; {remedy_of(file)}") as table:
+        with open_parquet(
+            self.stores.storage, file.path, STATISTICS_SCHEMA, f"; {remedy_of(file)}"
+        ) as table:
             for batch in self.stores.until_stopped(table.batches(1 << 16, STATISTICS_SCHEMA.names)):
                 yield from batch.to_pylist()
 
@@ -168,13 +176,18 @@ class StatisticsFiles:
         deque(self.rows(file), 0)
         return stored_digest(self.stores.storage, file.path, self.stores)
 
-    def write(self, period: Period, inputs: Mapping[str, str], batches: Iterable[pa.RecordBatch]) -> str | None:
+    def write(
+        self, period: Period, inputs: Mapping[str, str], batches: Iterable[pa.RecordBatch]
+    ) -> str | None:
         """Write the next version of a period; return its path.
 
         None: another task has written it meanwhile. Versions beyond the newest `crawldb.keep_versions` are deleted.
         """
         storage, target = self.stores.storage, self.next_path(period)
-        noted, hidden = sealed_json({"inputs": dict(sorted(inputs.items()))}), hidden_next_to(target)
+        noted, hidden = (
+            sealed_json({"inputs": dict(sorted(inputs.items()))}),
+            hidden_next_to(target),
+        )
         # No checksum protects a footer: without statistics and a copy of the schema, damage leaves no wrong number.
         with (
             storage.open_write(hidden) as file,
@@ -217,7 +230,11 @@ class StatisticsFiles:
     def aside(self) -> list[str]:
         """Return the paths of versions that were set aside."""
         names = [(date, name) for date in self.dates() for name in self._names(date)]
-        return [f"{self.folder}/{date}/{name}" for date, name in names if name.startswith(FileName.DAMAGED_PREFIX)]
+        return [
+            f"{self.folder}/{date}/{name}"
+            for date, name in names
+            if name.startswith(FileName.DAMAGED_PREFIX)
+        ]
 
 
 def remedy_of(file: StatisticsFile) -> str:

@@ -36,7 +36,9 @@ class LiveSegments:
         """Yield the segments that may have rows of a moment and later."""
         least = (moment - SLACK).timestamp()
         segments = (one for one in self.stores.crawl.segments() if int(one.folder) >= least)
-        yield from (one for one in self.stores.until_stopped(segments) if self._has_live(one.folder))
+        yield from (
+            one for one in self.stores.until_stopped(segments) if self._has_live(one.folder)
+        )
 
     def inputs(self, hour: Period) -> dict[str, SegmentRef]:
         """Return the segments with rows of an hour, by name.
@@ -65,8 +67,12 @@ class LiveSegments:
         reader = SegmentReader(self.stores.storage, segment.path)
         for name, schema in ((PAGES_NAME, PAGES_SCHEMA), (SUBMISSIONS_NAME, SUBMISSIONS_SCHEMA)):
             if has_table(reader, name):
-                for batch in parquet_batches(self.stores.storage, f"{segment.path}/{name}", schema, ["time"]):
-                    times = np.from_dlpack(batch.column(0).cast(pa.int64()))  # `to_numpy` imports pandas
+                for batch in parquet_batches(
+                    self.stores.storage, f"{segment.path}/{name}", schema, ["time"]
+                ):
+                    times = np.from_dlpack(
+                        batch.column(0).cast(pa.int64())
+                    )  # `to_numpy` imports pandas
                     yield from np.unique(times // _HOUR_US)
 
 

@@ -8,7 +8,13 @@ from typing import Any
 import pyarrow as pa
 
 from crawl_lib.errors import InputError
-from crawl_lib.segment import PAGES_NAME, PAGES_SCHEMA, SUBMISSIONS_NAME, SUBMISSIONS_SCHEMA, SegmentReader
+from crawl_lib.segment import (
+    PAGES_NAME,
+    PAGES_SCHEMA,
+    SUBMISSIONS_NAME,
+    SUBMISSIONS_SCHEMA,
+    SegmentReader,
+)
 from crawl_lib.statistics.files import HOUR, STATISTICS_SCHEMA, Period, StatisticsFiles
 from crawl_lib.statistics.inputs import LiveSegments, has_table
 from crawl_lib.stores import Stores
@@ -43,7 +49,9 @@ def update_statistics(stores: Stores, *, hour: datetime, now: datetime) -> Stati
     """
     wanted = Period.hour(hour)
     if wanted.ends > now:
-        raise InputError(f"{wanted}: the hour ends at {wanted.ends:%H:%M} UTC; make its statistics then")
+        raise InputError(
+            f"{wanted}: the hour ends at {wanted.ends:%H:%M} UTC; make its statistics then"
+        )
     return _StatisticsUpdate(stores, now, StatisticsReport(str(wanted))).run(wanted)
 
 
@@ -62,7 +70,9 @@ class _StatisticsUpdate:
         self.files, self.segments = StatisticsFiles(self.stores), LiveSegments(self.stores)
 
     def run(self, wanted: Period) -> StatisticsReport:
-        touched = {hour for one in self.segments.since(wanted.begins) for hour in self.segments.hours(one)}
+        touched = {
+            hour for one in self.segments.since(wanted.begins) for hour in self.segments.hours(one)
+        }
         hours = sorted(hour for hour in {wanted, *touched} if hour.ends <= self.now)
         for hour in self.stores.until_stopped(hours):
             self.make_hour(hour)
@@ -79,7 +89,9 @@ class _StatisticsUpdate:
         names = self.segments.inputs(hour)
         if not self._lacks(hour, names.keys()):
             return
-        readers = {name: SegmentReader(self.stores.storage, one.path) for name, one in names.items()}
+        readers = {
+            name: SegmentReader(self.stores.storage, one.path) for name, one in names.items()
+        }
         inputs = {name: reader.digest for name, reader in readers.items()}
 
         def count(work: VersionWork) -> Iterator[pa.RecordBatch]:
@@ -110,7 +122,10 @@ class _StatisticsUpdate:
         return newest is None or not names <= self.files.inputs(newest).keys()
 
     def _write(
-        self, period: Period, inputs: dict[str, str], rows: Callable[[VersionWork], Iterator[pa.RecordBatch]]
+        self,
+        period: Period,
+        inputs: dict[str, str],
+        rows: Callable[[VersionWork], Iterator[pa.RecordBatch]],
     ) -> None:
         with VersionWork.to_read(self.stores) as work:
             if path := self.files.write(period, inputs, rows(work)):
@@ -121,7 +136,9 @@ class _StatisticsUpdate:
         engine = work.engine
         pages = [reader.verified(PAGES_NAME, self.stores) for reader in readers.values()]
         submissions = [
-            reader.verified(SUBMISSIONS_NAME, self.stores) if has_table(reader, SUBMISSIONS_NAME) else None
+            reader.verified(SUBMISSIONS_NAME, self.stores)
+            if has_table(reader, SUBMISSIONS_NAME)
+            else None
             for reader in readers.values()
         ]
         engine.values("hour", table_of([{"begins": hour.begins, "ends": hour.ends}], _HOUR))
@@ -129,6 +146,9 @@ class _StatisticsUpdate:
         engine.tables("submissions", submissions, SUBMISSIONS_SCHEMA)
         engine.keep("fetches", "statistics/fetches")
         engine.keep("submitted", "statistics/submitted")
-        hosts = [{"host": host, "domain": budget_domain_of(host)} for host in engine.column("statistics/hosts")]
+        hosts = [
+            {"host": host, "domain": budget_domain_of(host)}
+            for host in engine.column("statistics/hosts")
+        ]
         engine.values("domains", table_of(hosts, _DOMAINS))
         engine.view("of_domains", "statistics/of_domains")

@@ -26,7 +26,9 @@ def write_statistics(stores: Stores, *, date: datetime.date | None, target: Path
     shown = str(date) if date else next(reversed(files.dates()), "")
     hours = files.newest_of(shown) if shown else []
     if not hours:
-        raise InputError(f"there are no statistics of {shown or 'any date'}; `krake realtime statistics` makes them")
+        raise InputError(
+            f"there are no statistics of {shown or 'any date'}; `krake realtime statistics` makes them"
+        )
     totals, fetches = dict[str, Domain](), Counter[str]()
     for hour in hours:
         total = totals[hour.period.name] = Domain("")
@@ -54,7 +56,11 @@ def _of(files: StatisticsFiles, hours: list[StatisticsFile], names: list[str]) -
 
 def _plots_of_hours(totals: Mapping[str, Domain]) -> list[str]:
     latencies = {
-        name: [(float(hour), ms) for hour, one in totals.items() if (ms := one.quantile_ms(share)) is not None]
+        name: [
+            (float(hour), ms)
+            for hour, one in totals.items()
+            if (ms := one.quantile_ms(share)) is not None
+        ]
         for name, share in QUANTILES.items()
     }
     outcomes = {hour: one.outcomes for hour, one in totals.items()}
@@ -74,7 +80,16 @@ def _plots_of_domains(domains: Mapping[str, Domain]) -> list[str]:
     named = {name or "malformed URLs": one for name, one in domains.items()}
     medians = {name: ms for name, one in named.items() if (ms := one.quantile_ms(0.5)) is not None}
     return [
-        stacked("Fetches by outcome, by domain", most, {name: one.outcomes for name, one in named.items()}),
-        bars("Shares by domain", most, {name: one.shares for name, one in named.items()}, unit="shares"),
+        stacked(
+            "Fetches by outcome, by domain",
+            most,
+            {name: one.outcomes for name, one in named.items()},
+        ),
+        bars(
+            "Shares by domain",
+            most,
+            {name: one.shares for name, one in named.items()},
+            unit="shares",
+        ),
         bars("Median latency by domain, in ms", most, medians, unit="ms"),
     ]

@@ -15,13 +15,24 @@ from pathlib import Path
 from threading import Event
 
 from crawl_lib.config import Config
-from crawl_lib.storage.access import DfsAccess, S3Credentials, is_hdfs, is_local, is_s3, shown_address
+from crawl_lib.storage.access import (
+    DfsAccess,
+    S3Credentials,
+    is_hdfs,
+    is_local,
+    is_s3,
+    shown_address,
+)
 from crawl_lib.storage.filestore import Entry, Storage, check_path, hidden_next_to
 from crawl_lib.storage.local import DELETED, LocalStorage
 
 
 def open_storage(
-    config: Config, stop: Event | None = None, *, make: bool = True, credentials: S3Credentials | None = None
+    config: Config,
+    stop: Event | None = None,
+    *,
+    make: bool = True,
+    credentials: S3Credentials | None = None,
 ) -> Storage:
     """Open the store that `dfs_primary` names.
 

@@ -27,7 +27,9 @@ def parse_address(text: str) -> DfsAddress:
     """
     authorities = [part.partition("://")[2].partition("/")[0] for part in text.split(";")]
     if any("@" in authority for authority in authorities):
-        raise ConfigError("dfs_primary: no user and password in the address; dfs.user names the user")
+        raise ConfigError(
+            "dfs_primary: no user and password in the address; dfs.user names the user"
+        )
     try:
         parts = [urlsplit(part.strip()) for part in text.split(";") if part.strip()]
         have_ports = all(part.port != 0 for part in parts)
@@ -36,10 +38,20 @@ def parse_address(text: str) -> DfsAddress:
     paths = {part.path.rstrip("/") for part in parts[:-1]}
     root = parts[-1].path.rstrip("/")
     if not paths <= {"", root}:
-        raise ConfigError(f"dfs_primary: {text}: the namenodes' paths differ; give one path, behind the last namenode")
+        raise ConfigError(
+            f"dfs_primary: {text}: the namenodes' paths differ; give one path, behind the last namenode"
+        )
     for part in parts:
-        if part.scheme not in {"http", "https"} or not part.netloc or part.query or part.fragment or not have_ports:
-            raise ConfigError(f"dfs_primary: {text}: each namenode is http://host:port or https://host:port, no more")
+        if (
+            part.scheme not in {"http", "https"}
+            or not part.netloc
+            or part.query
+            or part.fragment
+            or not have_ports
+        ):
+            raise ConfigError(
+                f"dfs_primary: {text}: each namenode is http://host:port or https://host:port, no more"
+            )
     if any(name in {"", ".", ".."} or ":" in name for name in root.split("/")[1:]):
         raise ConfigError(f"dfs_primary: {text}: {root} is no path of HDFS")
     return DfsAddress(tuple(f"{part.scheme}://{part.netloc}" for part in parts), root)
@@ -91,13 +103,19 @@ def parse_s3_address(text: str) -> S3Address:
     rest = text[len("s3://") :]
     bucket, _, path = rest.partition("/")
     if "@" in bucket:
-        raise ConfigError("dfs_primary: no credentials in the address; docs/storage.md says where they come from")
+        raise ConfigError(
+            "dfs_primary: no credentials in the address; docs/storage.md says where they come from"
+        )
     if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", bucket):
-        raise ConfigError(f"dfs_primary: {text}: must be s3://BUCKET/PREFIX, and {bucket!r} is no name of a bucket")
+        raise ConfigError(
+            f"dfs_primary: {text}: must be s3://BUCKET/PREFIX, and {bucket!r} is no name of a bucket"
+        )
     prefix = path.rstrip("/")
     steps = prefix.split("/") if prefix else []
     if any(step in {".", ".."} or not re.fullmatch(r"[\w.=-]+", step) for step in steps):
-        raise ConfigError(f"dfs_primary: {text}: {prefix!r} must be names of letters, digits, . _ = - with / between")
+        raise ConfigError(
+            f"dfs_primary: {text}: {prefix!r} must be names of letters, digits, . _ = - with / between"
+        )
     return S3Address(bucket, f"{prefix}/" if prefix else "")
 
 
@@ -117,7 +135,11 @@ class S3Credentials:
 
 def shown_address(config: Config) -> str:
     """Return how people name the store, without asking the store."""
-    return str(parse_s3_address(config.dfs_primary)) if is_s3(config) else config.dfs_primary.rstrip("/")
+    return (
+        str(parse_s3_address(config.dfs_primary))
+        if is_s3(config)
+        else config.dfs_primary.rstrip("/")
+    )
 
 
 def is_local(config: Config) -> bool:

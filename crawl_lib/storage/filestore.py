@@ -183,7 +183,11 @@ class Storage(ABC):
 
         Raises TargetExistsError if the path is taken.
         """
-        with os_errors(local, "cannot be read"), local.open("rb") as source, self.open_write(path) as target:
+        with (
+            os_errors(local, "cannot be read"),
+            local.open("rb") as source,
+            self.open_write(path) as target,
+        ):
             shutil.copyfileobj(source, target, COPY_BYTES)
 
     def upload_final(self, local: Path, path: str) -> None:

@@ -39,7 +39,9 @@ class HdfsStorage(Storage):
         self._hdfs = hdfs
 
     @classmethod
-    def open(cls, address: str, config: DfsConfig, stop: Event | None = None, *, make: bool = True) -> "HdfsStorage":
+    def open(
+        cls, address: str, config: DfsConfig, stop: Event | None = None, *, make: bool = True
+    ) -> "HdfsStorage":
         """Open the store at an address (`access.parse_address`).
 
         Its root path is made if missing (and `make`).
@@ -63,7 +65,10 @@ class HdfsStorage(Storage):
         if length != 0:
             try:
                 return cast(
-                    BinaryIO, io.BufferedReader(HdfsReader(self._hdfs, path, offset, length), READ_BUFFER_BYTES)
+                    BinaryIO,
+                    io.BufferedReader(
+                        HdfsReader(self._hdfs, path, offset, length), READ_BUFFER_BYTES
+                    ),
                 )
             except StorageError as error:  # a namenode refuses to read from the end on
                 failure = error
@@ -99,11 +104,17 @@ class HdfsStorage(Storage):
 
     def rename(self, source: str, target: str) -> None:
         if not source or not target or target.startswith(f"{source}/"):
-            raise StorageError(f"{self._show(source)}: cannot be renamed to {target!r}: the root, or inside itself")
+            raise StorageError(
+                f"{self._show(source)}: cannot be renamed to {target!r}: the root, or inside itself"
+            )
         before = self._identity(source)
         if before is None:
-            raise PathNotFoundError(f"{self._show(source)}: is not there, so it cannot be renamed to {target}")
-        self._refuse_existing(target)  # saves asking a second time; renameoptions=NONE is what decides
+            raise PathNotFoundError(
+                f"{self._show(source)}: is not there, so it cannot be renamed to {target}"
+            )
+        self._refuse_existing(
+            target
+        )  # saves asking a second time; renameoptions=NONE is what decides
         parent = target.rpartition("/")[0]
         if parent and parent != source.rpartition("/")[0]:
             self.make_dirs(parent)
@@ -116,7 +127,9 @@ class HdfsStorage(Storage):
             if after == before and self._identity(source) is None:
                 return
             if after is not None:
-                raise TargetExistsError(f"{self._show(target)}: is there already, it was not touched") from error
+                raise TargetExistsError(
+                    f"{self._show(target)}: is there already, it was not touched"
+                ) from error
             raise
         if gateway_says is not None:
             self._check_rename(source, target, before)
@@ -130,15 +143,21 @@ class HdfsStorage(Storage):
             return
         inside = f"{target}/{source.rpartition('/')[2]}"
         if self._identity(inside) == before:
-            self._hdfs.call("cannot be moved out again", "RENAME", inside, destination=self._hdfs.place(source))
+            self._hdfs.call(
+                "cannot be moved out again", "RENAME", inside, destination=self._hdfs.place(source)
+            )
         self._refuse_existing(target)
-        raise StorageError(f"{self._show(source)}: was not renamed to {target}: the gateway says no more")
+        raise StorageError(
+            f"{self._show(source)}: was not renamed to {target}: the gateway says no more"
+        )
 
     def list(self, path: str) -> list[Entry]:
         check_path(path)
         statuses = self._hdfs.call("cannot be listed", "LISTSTATUS", path)["FileStatus"]
         if any(status["pathSuffix"] == "" for status in statuses):
-            raise StorageError(f"{self._show(path)}: cannot be listed: is a regular file, not a directory")
+            raise StorageError(
+                f"{self._show(path)}: cannot be listed: is a regular file, not a directory"
+            )
         return sorted(_entry(status["pathSuffix"], status) for status in statuses)
 
     def stat(self, path: str) -> Entry | None:
@@ -162,7 +181,9 @@ class HdfsStorage(Storage):
         try:
             made = self._hdfs.call("cannot be made", "MKDIRS", path)
         except TargetExistsError as error:
-            raise StorageError(f"{self._show(path)}: cannot be made: is a regular file, not a directory") from error
+            raise StorageError(
+                f"{self._show(path)}: cannot be made: is a regular file, not a directory"
+            ) from error
         if not made:
             raise StorageError(f"{self._show(path)}: cannot be made: the namenode says no more")
 
@@ -182,7 +203,9 @@ class HdfsStorage(Storage):
                 HdfsStorage(self._hdfs.above()).require_writable("")
             except StorageRightsError as error:
                 made = f"hdfs dfs -mkdir -p {root}; hdfs dfs -chown {self._hdfs.config.user} {root}"
-                raise StorageRightsError(f"{self.name}: is not there, and cannot be made by us: {made}") from error
+                raise StorageRightsError(
+                    f"{self.name}: is not there, and cannot be made by us: {made}"
+                ) from error
 
     def _show(self, path: str) -> str:
         return f"{self.name}/{path}"
@@ -201,7 +224,9 @@ class HdfsStorage(Storage):
         """
         status = self._status(path)
         # An HttpFS before 3.4 gives no file id: then kind, size and time must do.
-        return status and tuple(status.get(name) for name in ("type", "fileId", "length", "modificationTime"))
+        return status and tuple(
+            status.get(name) for name in ("type", "fileId", "length", "modificationTime")
+        )
 
     def _refuse_existing(self, path: str) -> None:
         if self.stat(path) is not None:
@@ -225,7 +250,9 @@ class HdfsStorage(Storage):
             self._hdfs.persist("cannot be written", path, attempt)
             status = self._status(tried[-1])
             if status is None or status["length"] != size_bytes:
-                raise StorageError(f"{self._show(path)}: was not stored as it was sent; run the task again")
+                raise StorageError(
+                    f"{self._show(path)}: was not stored as it was sent; run the task again"
+                )
             self.rename(tried[-1], path)
             tried.pop()
         finally:
@@ -238,7 +265,9 @@ class HdfsStorage(Storage):
         A datanode may still make a file, so look again for a while.
         """
         until_s = time.monotonic() + (STOPPED_DISCARD_S if self._hdfs.stop.is_set() else DISCARD_S)
-        while (paths := tuple(path for path in paths if not self.delete(path))) and time.monotonic() < until_s:
+        while (
+            paths := tuple(path for path in paths if not self.delete(path))
+        ) and time.monotonic() < until_s:
             time.sleep(0.1)
 
 

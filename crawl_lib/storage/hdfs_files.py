@@ -159,7 +159,10 @@ class HdfsWriter(io.RawIOBase):
             super().close()
 
     def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if kind is None:
             self.close()
@@ -174,7 +177,9 @@ class HdfsWriter(io.RawIOBase):
 
         Files of other writers stay.
         """
-        error = self._sent.exception()  # it ends: it was told to, or what it met is the error that led here
+        error = (
+            self._sent.exception()
+        )  # it ends: it was told to, or what it met is the error that led here
         if self._begun and not isinstance(error, TargetExistsError):
             with suppress(StorageError, StoppedError):
                 self._delete(self._path)
@@ -195,7 +200,9 @@ class HdfsWriter(io.RawIOBase):
         except (StorageError, StoppedError) as error:
             self._sent.set_exception(error)
         except BaseException as error:
-            failure = StorageError(f"{self._path}: cannot be written: {type(error).__name__}: {error}")
+            failure = StorageError(
+                f"{self._path}: cannot be written: {type(error).__name__}: {error}"
+            )
             failure.__cause__ = error
             self._sent.set_exception(failure)
 
@@ -208,7 +215,9 @@ class HdfsWriter(io.RawIOBase):
                 raise
             # What was taken out of the queue is gone.
             more = "; a stream cannot be sent again, so run the task again"
-            raise self._hdfs.translated("cannot be written", self._path, problem_of(error), more) from error
+            raise self._hdfs.translated(
+                "cannot be written", self._path, problem_of(error), more
+            ) from error
         self._hdfs.go_on()
 
     def _body(self) -> Iterator[bytearray]:

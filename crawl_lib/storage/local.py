@@ -14,7 +14,13 @@ from types import TracebackType
 from typing import Any, BinaryIO, cast
 
 from crawl_lib.durable import fsync_dir, fsync_file
-from crawl_lib.errors import ConfigError, PathNotFoundError, StorageError, TargetExistsError, os_error
+from crawl_lib.errors import (
+    ConfigError,
+    PathNotFoundError,
+    StorageError,
+    TargetExistsError,
+    os_error,
+)
 from crawl_lib.storage.filestore import COPY_BYTES, Entry, Storage, check_path
 
 AT_FDCWD = -100
@@ -120,8 +126,16 @@ class LocalStorage(Storage):
         place, found = self.local_path(path), []
         with _translated(place, "cannot be listed"), os.scandir(place) as entries:
             for entry in entries:
-                with suppress(FileNotFoundError):  # it went meanwhile, which does not mean that the folder is not there
-                    found.append(Entry(entry.name, entry.is_dir(), 0 if entry.is_dir() else entry.stat().st_size))
+                with suppress(
+                    FileNotFoundError
+                ):  # it went meanwhile, which does not mean that the folder is not there
+                    found.append(
+                        Entry(
+                            entry.name,
+                            entry.is_dir(),
+                            0 if entry.is_dir() else entry.stat().st_size,
+                        )
+                    )
         return sorted(found)
 
     def stat(self, path: str) -> Entry | None:
@@ -155,7 +169,10 @@ class LocalStorage(Storage):
         place = self.local_path(path)
         if self.stat(path) is None:
             return False
-        with suppress(PathNotFoundError), _translated(place, "cannot be deleted"):  # another one may have been faster
+        with (
+            suppress(PathNotFoundError),
+            _translated(place, "cannot be deleted"),
+        ):  # another one may have been faster
             if place.is_dir() and not place.is_symlink():
                 rubbish = place.with_name(f".{DELETED}.{uuid.uuid4().hex}")
                 place.rename(rubbish)
@@ -221,7 +238,10 @@ class _NewFile(io.BufferedWriter):
         self._place.unlink(missing_ok=True)
 
     def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if kind is None:
             self.close()
@@ -254,7 +274,9 @@ def rename_exclusive(source: Path, target: Path) -> None:
     By renameat2 with RENAME_NOREPLACE. Raises OSError; FileExistsError for an existing target.
     """
     code = _renameat2(source, target)
-    if code in NOT_SUPPORTED and not target.is_relative_to(source):  # a folder into itself is EINVAL too
+    if code in NOT_SUPPORTED and not target.is_relative_to(
+        source
+    ):  # a folder into itself is EINVAL too
         _rename_by_claim(source, target)
     elif code:
         raise OSError(code, os.strerror(code), str(source), None, str(target))

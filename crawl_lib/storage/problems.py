@@ -14,7 +14,12 @@ import urllib3
 
 from crawl_lib.storage.session import TicketError
 
-_NO_ANSWERS = (requests.exceptions.InvalidURL, requests.exceptions.InvalidJSONError, UnicodeError, LookupError)
+_NO_ANSWERS = (
+    requests.exceptions.InvalidURL,
+    requests.exceptions.InvalidJSONError,
+    UnicodeError,
+    LookupError,
+)
 NONE, SHORT, FULL = 0.0, 10.0, math.inf
 """How long the same request is sent again, in seconds and at most `dfs.wait_s`: it will not go away, it may go away,
 it goes away when a server is back."""
@@ -63,8 +68,20 @@ WORDS = (
 )
 
 
-_PLAIN = {"unreachable", "redirect", "ticket", "kdc", "clock", "gateway", ""}  # their message says it all
-GATEWAY_STATUSES = {requests.codes.bad_gateway, requests.codes.service_unavailable, requests.codes.gateway_timeout}
+_PLAIN = {
+    "unreachable",
+    "redirect",
+    "ticket",
+    "kdc",
+    "clock",
+    "gateway",
+    "",
+}  # their message says it all
+GATEWAY_STATUSES = {
+    requests.codes.bad_gateway,
+    requests.codes.service_unavailable,
+    requests.codes.gateway_timeout,
+}
 # A TLS connection that ended without a word: the server died, also in the middle of the handshake or of what we sent.
 _CUT = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError, ConnectionError)
 
@@ -127,9 +144,15 @@ def problem_of(error: BaseException) -> RequestProblem:
     while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None:
         chain.append(cause)
     kind = "unreachable"
-    if isinstance(error, requests.exceptions.SSLError) and not any(isinstance(cause, _CUT) for cause in chain):
+    if isinstance(error, requests.exceptions.SSLError) and not any(
+        isinstance(cause, _CUT) for cause in chain
+    ):
         kind = "certificate" if isinstance(chain[-1], ssl.SSLCertVerificationError) else "TLS"
-    reason = str(chain[-1]) if kind != "unreachable" else getattr(chain[-1], "strerror", None) or str(chain[-1])
+    reason = (
+        str(chain[-1])
+        if kind != "unreachable"
+        else getattr(chain[-1], "strerror", None) or str(chain[-1])
+    )
     return RequestProblem(kind, _one_line(reason), server)
 
 
@@ -138,7 +161,9 @@ def problem_of_response(response: requests.Response) -> RequestProblem:
     server = urlsplit(response.url).netloc
     if response.is_redirect:
         aim = urlsplit(response.headers["Location"])  # its query may hold a token
-        return RequestProblem("redirect", f"sends us to {aim.scheme}://{aim.netloc}: is that its address?", server)
+        return RequestProblem(
+            "redirect", f"sends us to {aim.scheme}://{aim.netloc}: is that its address?", server
+        )
     if response.status_code == requests.codes.unauthorized:
         return RequestProblem("Unauthorized", "Authentication failure", server)
     try:
@@ -146,7 +171,9 @@ def problem_of_response(response: requests.Response) -> RequestProblem:
         return RequestProblem(str(remote["exception"]), _one_line(str(remote["message"])), server)
     except (ValueError, LookupError, TypeError):
         kind = "gateway" if response.status_code in GATEWAY_STATUSES else ""
-        return RequestProblem(kind, _one_line(f"HTTP status {response.status_code} {response.reason or ''}"), server)
+        return RequestProblem(
+            kind, _one_line(f"HTTP status {response.status_code} {response.reason or ''}"), server
+        )
 
 
 def _one_line(text: str) -> str:

@@ -62,7 +62,9 @@ class S3Storage(Storage):
         self._holds_conditions = False
 
     @classmethod
-    def open(cls, config: Config, credentials: S3Credentials | None = None, stop: Event | None = None) -> "S3Storage":
+    def open(
+        cls, config: Config, credentials: S3Credentials | None = None, stop: Event | None = None
+    ) -> "S3Storage":
         """Open the store at `dfs_primary`; nothing is asked or made.
 
         `credentials`: None has them found in the environment or by the machine's role. `stop`: see `open_storage`.
@@ -87,7 +89,9 @@ class S3Storage(Storage):
         except PathNotFoundError:
             self._require_file(path, self._entry(path) if self._memory.may_exist(path) else None)
             raise
-        if self._is_hidden(path.rpartition("/")[0]):  # asked behind the read: a claim is older than what it hides
+        if self._is_hidden(
+            path.rpartition("/")[0]
+        ):  # asked behind the read: a claim is older than what it hides
             reader.close()
             raise PathNotFoundError(f"{self._show(path)}: is not there")
         return cast(BinaryIO, io.BufferedReader(reader, COPY_BYTES))
@@ -104,7 +108,9 @@ class S3Storage(Storage):
 
     def rename(self, source: str, target: str) -> None:
         if not source or not target or target.startswith(f"{source}/"):
-            raise StorageError(f"{self._show(source)}: cannot be renamed to {target!r}: the root, or inside itself")
+            raise StorageError(
+                f"{self._show(source)}: cannot be renamed to {target!r}: the root, or inside itself"
+            )
         check_path(source)
         check_path(target)
         self._require_conditions()
@@ -112,7 +118,9 @@ class S3Storage(Storage):
         if head is None:
             self._rename_folder(source, target)
         else:
-            self._rename_file(S3Object(source, head["ContentLength"], self._client.etag(source, head)), target)
+            self._rename_file(
+                S3Object(source, head["ContentLength"], self._client.etag(source, head)), target
+            )
 
     def list(self, path: str) -> list_of[Entry]:
         check_path(path)
@@ -120,7 +128,9 @@ class S3Storage(Storage):
         if path and (not found or self._is_hidden(path)):
             self._require_no_file(path)
             raise PathNotFoundError(f"{self._show(path)}: is not there")
-        if not was_shown and OWN not in found:  # it may have been committed between the two requests
+        if (
+            not was_shown and OWN not in found
+        ):  # it may have been committed between the two requests
             found = self._found(path)
         self._memory.listed(path, found)
         base = f"{path}/" if path else ""
@@ -141,7 +151,11 @@ class S3Storage(Storage):
 
     def stamp(self, path: str) -> str | None:
         head = self._client.head(check_path(path))
-        return None if head is None else f"{head['ContentLength']} {head['ETag']} {head['LastModified']}"
+        return (
+            None
+            if head is None
+            else f"{head['ContentLength']} {head['ETag']} {head['LastModified']}"
+        )
 
     def delete(self, path: str) -> bool:
         if not path:
@@ -164,7 +178,9 @@ class S3Storage(Storage):
         folder, may_exist = path.rpartition("/")[0], self._memory.may_exist(path)
         entry = self._entry(path) if may_exist else None
         if entry is not None and not entry.is_dir:
-            raise StorageError(f"{self._show(path)}: cannot be made: is a regular file, not a directory")
+            raise StorageError(
+                f"{self._show(path)}: cannot be made: is a regular file, not a directory"
+            )
         if may_exist and self._is_hidden(path):
             self._finish_deletion(path)
             entry = None
@@ -179,7 +195,9 @@ class S3Storage(Storage):
             self._client.create(f"{path}/", b"")
             self._memory.began(path)
         except TargetExistsError:
-            if self._client.head(f"{path}/") is None:  # a server that keeps folders says so of a file
+            if (
+                self._client.head(f"{path}/") is None
+            ):  # a server that keeps folders says so of a file
                 raise
 
     def free_bytes(self) -> int:
@@ -195,8 +213,15 @@ class S3Storage(Storage):
         Return a line for each.
         """
         uploads = [one for one in self._client.uploads("") if one.age > OLD_UPLOAD]
-        pages = self._client.pages("", below=True)  # of millions of objects only the claims are kept
-        claims = [one.path for page in pages for one in page.objects if one.path.rpartition("/")[2].startswith(PREFIX)]
+        pages = self._client.pages(
+            "", below=True
+        )  # of millions of objects only the claims are kept
+        claims = [
+            one.path
+            for page in pages
+            for one in page.objects
+            if one.path.rpartition("/")[2].startswith(PREFIX)
+        ]
         folders = [folder for folder in map(_claimed, claims) if self._is_left(folder)]
         if not dry_run:
             for one in uploads:
@@ -235,8 +260,15 @@ class S3Storage(Storage):
         pages = list_of(self._client.pages(base, below=False))
         if len(pages) > 1:  # a claim may have been made between the first page and the last
             pages.extend(self._client.pages(base + PREFIX, below=False))
-        files = {Entry(one.path[len(base) :], False, one.size_bytes) for page in pages for one in page.objects}
-        return [*files, *(Entry(one[len(base) :], True, 0) for page in pages for one in page.folders)]
+        files = {
+            Entry(one.path[len(base) :], False, one.size_bytes)
+            for page in pages
+            for one in page.objects
+        }
+        return [
+            *files,
+            *(Entry(one[len(base) :], True, 0) for page in pages for one in page.folders),
+        ]
 
     def _is_hidden(self, folder: str) -> bool:
         """Say whether a claim hides a folder with content.
@@ -252,7 +284,9 @@ class S3Storage(Storage):
         if seen is None:
             self._memory.shown.add(folder)
             return False
-        return seen.claim.hides or (seen.claim.does == MOVED and not self._is_target(seen.claim.other, folder))
+        return seen.claim.hides or (
+            seen.claim.does == MOVED and not self._is_target(seen.claim.other, folder)
+        )
 
     def _is_target(self, folder: str, source: str) -> bool:
         """Say whether a folder is the target of an uncommitted rename.
@@ -288,7 +322,9 @@ class S3Storage(Storage):
         """Raise StorageError if a path, or part of it, is a file."""
         while path and path not in self._memory.shown and self._memory.may_exist(path):
             if self._client.head(path) is not None:
-                raise StorageError(f"{self._show(path)}: cannot be listed: is a regular file, not a directory")
+                raise StorageError(
+                    f"{self._show(path)}: cannot be listed: is a regular file, not a directory"
+                )
             path = path.rpartition("/")[0]
 
     # What is made
@@ -334,7 +370,10 @@ class S3Storage(Storage):
         """
         yield "If-None-Match of a PUT", lambda: self._client.create(PROBE, b"")
         probe = S3Object(PROBE, 0, NO_ETAG)
-        yield "If-None-Match of the end of an upload", lambda: copy_object(self._client, probe, PROBE)
+        yield (
+            "If-None-Match of the end of an upload",
+            lambda: copy_object(self._client, probe, PROBE),
+        )
         yield "If-Match of a PUT", lambda: self._client.replace(PROBE, b"", NO_ETAG)
         yield "If-Match of a DELETE", lambda: self._client.delete(PROBE, NO_ETAG)
 
@@ -350,7 +389,9 @@ class S3Storage(Storage):
             moved_to = self._move(source, target)
         except ClaimLostError:
             while read_claim(self._client, source) is not None:
-                self._client.pause("cannot be renamed", source, begun, "that another task renames it")
+                self._client.pause(
+                    "cannot be renamed", source, begun, "that another task renames it"
+                )
             if self._client.has_below(f"{source}/"):
                 raise
             moved_to = ""
@@ -370,7 +411,9 @@ class S3Storage(Storage):
         objects = self._client.below(f"{source}/")
         if not objects:
             mover.end()
-            raise PathNotFoundError(f"{self._show(source)}: is not there, so it cannot be renamed to {target}")
+            raise PathNotFoundError(
+                f"{self._show(source)}: is not there, so it cannot be renamed to {target}"
+            )
         try:
             self.make_dirs(to.rpartition("/")[0])
             self._copy_folder(source, objects, mover)
@@ -413,7 +456,9 @@ class S3Storage(Storage):
         Return its claim as it is then, None if it ended.
         """
         begun = self._client.clock()
-        while (seen := read_claim(self._client, source)) and self._client.clock() - begun < self._times.patience_s:
+        while (
+            seen := read_claim(self._client, source)
+        ) and self._client.clock() - begun < self._times.patience_s:
             self._client.pause("cannot be renamed", source, begun, "that another task renames it")
         return seen
 
@@ -431,13 +476,17 @@ class S3Storage(Storage):
             holder.become(PathClaim(source, COPY))
         else:
             self._clear(target, holder)
-        for one in sorted(objects, key=lambda one: (one.path.endswith("/"), one.path.endswith(SEALS), one.path)):
+        for one in sorted(
+            objects, key=lambda one: (one.path.endswith("/"), one.path.endswith(SEALS), one.path)
+        ):
             to = target + one.path[len(source) :]
             mover.keep()
             made[to] = self._copy(one, to, holder)
         if {one.path: one.etag for one in self._client.below(f"{target}/")} != made:
             mover.become(mover.claim)  # else another task went on with this rename
-            raise StorageError(f"{self._show(target)}: was changed while it was copied; run the task again")
+            raise StorageError(
+                f"{self._show(target)}: was changed while it was copied; run the task again"
+            )
         mover.become(PathClaim(target, MOVED))
         holder.end()
 
@@ -526,7 +575,9 @@ class S3Storage(Storage):
         """Finish a broken deletion, so that the folder can be made anew."""
         seen = read_claim(self._client, path)
         if seen is not None and seen.claim.does == COPY:
-            raise StorageError(f"{self._show(path)}: is being renamed from {seen.claim.other}; run the task again")
+            raise StorageError(
+                f"{self._show(path)}: is being renamed from {seen.claim.other}; run the task again"
+            )
         self._delete_folder(path)
 
     def _is_left(self, folder: str) -> bool:

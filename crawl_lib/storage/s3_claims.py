@@ -96,8 +96,14 @@ def read_claim(client: S3Client, path: str) -> SeenClaim | None:
         said = json.loads(data)
         claim = PathClaim(str(said["other"]), str(said["does"]))
     except (ValueError, KeyError, TypeError) as error:
-        raise StorageError(f"{client.show(place)}: is no claim of Krake; delete it if nothing is renamed") from error
-    return SeenClaim(claim, client.etag(place, answer), (server_time(answer) - answer["LastModified"]).total_seconds())
+        raise StorageError(
+            f"{client.show(place)}: is no claim of Krake; delete it if nothing is renamed"
+        ) from error
+    return SeenClaim(
+        claim,
+        client.etag(place, answer),
+        (server_time(answer) - answer["LastModified"]).total_seconds(),
+    )
 
 
 def _read(client: S3Client, path: str) -> tuple[Any, bytes]:
@@ -118,7 +124,9 @@ class ClaimLostError(StorageError):
 class Holder:
     """Who holds the claim to a path: made by `hold`, kept by `keep`, and ended by `end`."""
 
-    def __init__(self, client: S3Client, path: str, claim: PathClaim, etag: str, times: Times) -> None:
+    def __init__(
+        self, client: S3Client, path: str, claim: PathClaim, etag: str, times: Times
+    ) -> None:
         self._client, self._path, self.claim, self._times = client, path, claim, times
         self._etag, self._renewed_s = etag, client.clock()
 
@@ -178,7 +186,9 @@ def hold(client: S3Client, path: str, claim: PathClaim, times: Times) -> Holder 
     begun = client.clock()
     while True:
         try:
-            return Holder(client, path, claim, client.create(claim_path(path), claim.encoded()), times)
+            return Holder(
+                client, path, claim, client.create(claim_path(path), claim.encoded()), times
+            )
         except TargetExistsError:
             seen = read_claim(client, path)
         if seen is None:
@@ -187,7 +197,12 @@ def hold(client: S3Client, path: str, claim: PathClaim, times: Times) -> Holder 
             if seen.claim.does == DELETE or (seen.claim.does == COPY and claim.does == DELETE):
                 return seen
             if claim.does != DELETE or seen.claim.does == LOOK:
-                client.pause("cannot be claimed", path, begun, f"that a rename with {seen.claim.other} goes on")
+                client.pause(
+                    "cannot be claimed",
+                    path,
+                    begun,
+                    f"that a rename with {seen.claim.other} goes on",
+                )
                 continue
         if seen.claim.does == COPY and seen.claim.other != claim.other:
             _free_source(client, seen.claim.other, path)

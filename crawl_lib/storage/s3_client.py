@@ -39,7 +39,14 @@ TOKEN = "krake-write"
 KEYS_OF_A_REQUEST = 1000
 NOT_FOUND = 404
 _PASSING = frozenset(
-    {"409", "ConditionalRequestConflict", "IncompleteBody", "InternalError", "OperationAborted", "RequestTimeout"}
+    {
+        "409",
+        "ConditionalRequestConflict",
+        "IncompleteBody",
+        "InternalError",
+        "OperationAborted",
+        "RequestTimeout",
+    }
     | {"ServiceUnavailable", "SlowDown"}
 )
 _PASSING_STATUS = frozenset({408, 425, 429, *range(500, 600)} - {501})
@@ -47,11 +54,21 @@ _CREDENTIALS = (
     "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, give the machine a role, or fill in Airflow's connection"
     " krake_dfs of type aws"
 )
-_UNKNOWN = frozenset({"401", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"})
-_STATUS = {"NoSuchBucket": 404, "NoSuchKey": 404, "NoSuchUpload": 404, "PreconditionFailed": 412, "AccessDenied": 403}
+_UNKNOWN = frozenset(
+    {"401", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
+)
+_STATUS = {
+    "NoSuchBucket": 404,
+    "NoSuchKey": 404,
+    "NoSuchUpload": 404,
+    "PreconditionFailed": 412,
+    "AccessDenied": 403,
+}
 """By code: the status of a refusal that came in an answer of status 200, or with one of many keys."""
 _FILE = "a part of this path is a regular file, not a directory"
-_ELSEWHERE = "the bucket is in another region or at another endpoint; correct s3.region and s3.endpoint"
+_ELSEWHERE = (
+    "the bucket is in another region or at another endpoint; correct s3.region and s3.endpoint"
+)
 _CLOCK = "the clocks of this machine and of the server differ by too much; set them"
 _PROBLEMS = {
     "301": _ELSEWHERE,
@@ -109,7 +126,9 @@ class RequestRefusedError(Exception):
     @property
     def passes(self) -> bool:
         """Whether the same request may be answered later."""
-        return self.code in _PASSING or (self.status in _PASSING_STATUS and self.code not in _PROBLEMS)
+        return self.code in _PASSING or (
+            self.status in _PASSING_STATUS and self.code not in _PROBLEMS
+        )
 
 
 class UploadEndedError(StorageError):
@@ -179,7 +198,9 @@ class S3Client:
             try:
                 return getattr(self._client, operation)(Bucket=self.address.bucket, **words)
             except self._failures.without_credentials as error:
-                raise StorageAccessError(f"{self.show(path)}: {what}: no credentials: {_CREDENTIALS}") from error
+                raise StorageAccessError(
+                    f"{self.show(path)}: {what}: no credentials: {_CREDENTIALS}"
+                ) from error
             except self._failures.refused as error:
                 refused = _refused(error.response, repeated=tries > 0)
                 if not refused.passes:
@@ -233,7 +254,10 @@ class S3Client:
         elif error.status == 412:
             kind, problem = TargetExistsError, "is there already, it was not touched"
         elif error.status == 403:
-            kind, problem = StorageRightsError, f"no permission ({code}); docs/storage.md names the rights"
+            kind, problem = (
+                StorageRightsError,
+                f"no permission ({code}); docs/storage.md names the rights",
+            )
         return kind(f"{where}: {problem}")
 
     def etag(self, path: str, answer: Mapping[str, Any]) -> str:
@@ -308,7 +332,9 @@ class S3Client:
         for at in range(0, len(paths), KEYS_OF_A_REQUEST):
             left, begun = paths[at : at + KEYS_OF_A_REQUEST], self.clock()
             while left := self._delete_some(left):
-                self.pause("cannot be deleted", left[0], begun, "that it cannot delete this object now")
+                self.pause(
+                    "cannot be deleted", left[0], begun, "that it cannot delete this object now"
+                )
 
     def _delete_some(self, paths: list[str]) -> list[str]:
         """Delete objects with one request; return those to repeat."""
@@ -342,7 +368,9 @@ class S3Client:
                 [one["Prefix"][cut:].rstrip("/") for one in page.get("CommonPrefixes", [])],
             )
 
-    def _listing(self, operation: str, prefix: str, marks: Mapping[str, str], **words: str) -> Iterator[Any]:
+    def _listing(
+        self, operation: str, prefix: str, marks: Mapping[str, str], **words: str
+    ) -> Iterator[Any]:
         """Yield each answer of a LIST.
 
         `marks`: the arguments that go on, and the fields of an answer for them.
@@ -384,7 +412,9 @@ class S3Client:
         """End an unfinished multipart upload, if it exists."""
         what = "cannot be ended"
         try:
-            self.ask_once(what, path, "abort_multipart_upload", Key=self.key(path), UploadId=upload_id)
+            self.ask_once(
+                what, path, "abort_multipart_upload", Key=self.key(path), UploadId=upload_id
+            )
         except RequestRefusedError as error:
             if error.status != NOT_FOUND:
                 raise self.translated(what, path, error) from error
@@ -409,8 +439,12 @@ def open_client(config: Config, credentials: S3Credentials | None) -> tuple[Any,
         from botocore.parsers import ResponseParserError  # noqa: PLC0415
         from botocore.session import Session  # noqa: PLC0415
     except ImportError as error:
-        raise ConfigError("dfs_primary: s3:// needs the extra s3: pip install 'krake[s3]'") from error
-    logging.getLogger("botocore").setLevel(logging.INFO)  # lines of DEBUG have headers, with the token of a session
+        raise ConfigError(
+            "dfs_primary: s3:// needs the extra s3: pip install 'krake[s3]'"
+        ) from error
+    logging.getLogger("botocore").setLevel(
+        logging.INFO
+    )  # lines of DEBUG have headers, with the token of a session
     words = {} if credentials is None else credentials.words()
     options = ClientConfig(
         s3={"addressing_style": config.s3.addressing},
@@ -424,13 +458,21 @@ def open_client(config: Config, credentials: S3Credentials | None) -> tuple[Any,
         session = Session()
         session.register_component("data_loader", _loader())
         client = session.create_client(
-            "s3", region_name=config.s3.region, endpoint_url=config.s3.endpoint, config=options, **words
+            "s3",
+            region_name=config.s3.region,
+            endpoint_url=config.s3.endpoint,
+            config=options,
+            **words,
         )
     except (exceptions.BotoCoreError, ValueError) as error:
         raise ConfigError(f"s3: {error}") from error
     failures = _Failures(
         exceptions.ClientError,
-        (exceptions.NoCredentialsError, exceptions.PartialCredentialsError, exceptions.CredentialRetrievalError),
+        (
+            exceptions.NoCredentialsError,
+            exceptions.PartialCredentialsError,
+            exceptions.CredentialRetrievalError,
+        ),
         (exceptions.BotoCoreError, exceptions.HTTPClientError, ResponseParserError, OSError),
     )
     return client, failures
@@ -462,4 +504,6 @@ def _loader() -> Any:
 def _refused(response: dict[str, Any], *, repeated: bool) -> RequestRefusedError:
     problem = response.get("Error", {})
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    return RequestRefusedError(str(problem.get("Code")), status, str(problem.get("Message")), repeated=repeated)
+    return RequestRefusedError(
+        str(problem.get("Code")), status, str(problem.get("Message")), repeated=repeated
+    )

@@ -68,7 +68,11 @@ class S3Reader(io.RawIOBase):
         self._body = None
         try:
             answer = self._client.ask_once(
-                "cannot be read", self._path, "get_object", Key=self._client.key(self._path), **words
+                "cannot be read",
+                self._path,
+                "get_object",
+                Key=self._client.key(self._path),
+                **words,
             )
         except RequestRefusedError as error:
             if error.status == 416:  # from the end on nothing is there
@@ -80,12 +84,16 @@ class S3Reader(io.RawIOBase):
 class Upload:
     """A multipart upload of a new object. `keep`: called before each request, as by the holder of a claim."""
 
-    def __init__(self, client: S3Client, path: str, keep: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self, client: S3Client, path: str, keep: Callable[[], object] = lambda: None
+    ) -> None:
         self._client, self._path, self._keep = client, path, keep
         self._token = uuid.uuid4().hex
         self._parts: list[dict[str, Any]] = []
         keep()
-        answer = client.ask("cannot be written", path, "create_multipart_upload", Metadata={TOKEN: self._token})
+        answer = client.ask(
+            "cannot be written", path, "create_multipart_upload", Metadata={TOKEN: self._token}
+        )
         self._id = answer["UploadId"]
 
     def __len__(self) -> int:
@@ -115,7 +123,11 @@ class Upload:
 
     def _part(self, operation: str, **words: Any) -> Any:
         self._keep()
-        number = {"Key": self._client.key(self._path), "UploadId": self._id, "PartNumber": len(self._parts) + 1}
+        number = {
+            "Key": self._client.key(self._path),
+            "UploadId": self._id,
+            "PartNumber": len(self._parts) + 1,
+        }
         return self._client.ask_once("cannot be written", self._path, operation, **number, **words)
 
     def _add(self, answer: Mapping[str, Any]) -> None:
@@ -128,10 +140,16 @@ class Upload:
         Raises TargetExistsError if one exists.
         """
         self._keep()
-        words = {"UploadId": self._id, "MultipartUpload": {"Parts": self._parts}, "IfNoneMatch": "*"}
+        words = {
+            "UploadId": self._id,
+            "MultipartUpload": {"Parts": self._parts},
+            "IfNoneMatch": "*",
+        }
         what, client = "cannot be written", self._client
         try:
-            answer = client.ask_once(what, self._path, "complete_multipart_upload", Key=client.key(self._path), **words)
+            answer = client.ask_once(
+                what, self._path, "complete_multipart_upload", Key=client.key(self._path), **words
+            )
         except RequestRefusedError as error:
             return client.own_etag(self._path, self._token, error, what)
         return client.etag(self._path, answer)
@@ -145,7 +163,9 @@ class Upload:
             self._client.abort(self._path, self._id)
 
 
-def copy_object(client: S3Client, source: S3Object, target: str, keep: Callable[[], object] = lambda: None) -> str:
+def copy_object(
+    client: S3Client, source: S3Object, target: str, keep: Callable[[], object] = lambda: None
+) -> str:
     """Copy an object on the server; return the copy's ETag.
 
     The target must not exist.
@@ -172,7 +192,9 @@ def _of_source(client: S3Client, path: str, error: RequestRefusedError, what: st
     A changed ETag of the source is no existing target.
     """
     if error.status == PRECONDITION_FAILED:
-        return StorageError(f"{client.show(path)}: {what}: was replaced meanwhile; run the task again")
+        return StorageError(
+            f"{client.show(path)}: {what}: was replaced meanwhile; run the task again"
+        )
     return client.translated(what, path, error)
 
 
@@ -227,7 +249,10 @@ class S3Writer(io.RawIOBase):
             super().close()
 
     def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if kind is None:
             self.close()

@@ -25,7 +25,9 @@ class Memory:
         A claim is asked for again.
         """
         base = f"{folder}/" if folder else ""
-        self.shown -= {base + one.name.removeprefix(PREFIX) for one in found if one.name.startswith(PREFIX)}
+        self.shown -= {
+            base + one.name.removeprefix(PREFIX) for one in found if one.name.startswith(PREFIX)
+        }
         self._names[folder] = {one.name for one in found}
         self._folders[folder] = {base + one.name for one in found if one.is_dir}
 

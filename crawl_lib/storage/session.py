@@ -40,7 +40,9 @@ POOL_CONNECTIONS = 8
 _OFFER = re.compile(r"\bNegotiate\b(?:\s+([A-Za-z0-9+/=]+))?", re.IGNORECASE)
 
 
-KDC_UNREACHABLE, CLOCK_SKEW = (code & 0xFFFFFFFF for code in (-1765328228, -1765328347))  # krb5.h; GSSAPI: unsigned
+KDC_UNREACHABLE, CLOCK_SKEW = (
+    code & 0xFFFFFFFF for code in (-1765328228, -1765328347)
+)  # krb5.h; GSSAPI: unsigned
 
 
 class TicketError(requests.RequestException):
@@ -65,7 +67,8 @@ class Negotiate(AuthBase):
             import gssapi  # noqa: PLC0415 - an extra
         except (ImportError, OSError) as error:
             extra = (
-                f"needs the extra: {'make setup-kerberos, or ' if in_checkout() else ''}pip install 'krake[kerberos]'"
+                f"needs the extra: {'make setup-kerberos, or ' if in_checkout() else ''}pip "
+                f"install 'krake[kerberos]'"
             )
             raise ConfigError(f"dfs.security: kerberos {extra} ({error})") from error
         self._gssapi: Any = gssapi
@@ -83,7 +86,11 @@ class Negotiate(AuthBase):
         """Return the answer, repeated with a ticket if asked."""
         request = response.request
         can_be_sent_again = request.body is None or isinstance(request.body, bytes)
-        if response.status_code != requests.codes.unauthorized or _token_of(response) is None or not can_be_sent_again:
+        if (
+            response.status_code != requests.codes.unauthorized
+            or _token_of(response) is None
+            or not can_be_sent_again
+        ):
             return response
         host = urlsplit(request.url or "").hostname or ""
         response.content  # noqa: B018 - read to its end, so that the connection can be used again
@@ -94,7 +101,9 @@ class Negotiate(AuthBase):
         again.headers.pop("Cookie", None)  # the one that has run out
         again.prepare_cookies(jar)
         try:
-            answer = self._exchanged(again, host, lambda: response.connection.send(again, **options))
+            answer = self._exchanged(
+                again, host, lambda: response.connection.send(again, **options)
+            )
         except self._gssapi.exceptions.GSSError as error:
             kind = {KDC_UNREACHABLE: "kdc", CLOCK_SKEW: "clock"}.get(error.min_code, "ticket")
             words = [
@@ -102,7 +111,9 @@ class Negotiate(AuthBase):
                 *error.get_all_statuses(error.maj_code, True),
                 error,
             ]
-            raise TicketError(f"Kerberos for HTTP@{host}: {words[0]}", kind=kind, request=request) from error
+            raise TicketError(
+                f"Kerberos for HTTP@{host}: {words[0]}", kind=kind, request=request
+            ) from error
         answer.history.append(response)
         answer.request = again
         return answer
@@ -120,9 +131,12 @@ class Negotiate(AuthBase):
             creds=self.credentials(),
             usage="initiate",
             mech=gssapi.MechType.kerberos,
-            flags=gssapi.RequirementFlag.mutual_authentication | gssapi.RequirementFlag.replay_detection,
+            flags=gssapi.RequirementFlag.mutual_authentication
+            | gssapi.RequirementFlag.replay_detection,
         )
-        request.headers["Authorization"] = f"Negotiate {base64.b64encode(context.step() or b'').decode()}"
+        request.headers["Authorization"] = (
+            f"Negotiate {base64.b64encode(context.step() or b'').decode()}"
+        )
         answer = send()
         try:
             if answer.ok:  # what a server says before it has shown its own key is worth nothing
@@ -172,7 +186,9 @@ def open_session(config: DfsConfig) -> requests.Session:
     session.cookies = _Cookies()
     session.headers["Accept-Encoding"] = "identity"
     for scheme in ("http://", "https://"):
-        session.mount(scheme, HTTPAdapter(pool_connections=POOL_CONNECTIONS, pool_maxsize=POOL_CONNECTIONS))
+        session.mount(
+            scheme, HTTPAdapter(pool_connections=POOL_CONNECTIONS, pool_maxsize=POOL_CONNECTIONS)
+        )
     if config.security == "kerberos":
         session.auth = Negotiate()
     else:

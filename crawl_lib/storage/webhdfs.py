@@ -26,7 +26,14 @@ from crawl_lib.errors import (
     TargetExistsError,
 )
 from crawl_lib.storage.access import DfsAddress
-from crawl_lib.storage.problems import FOREIGN, FULL, RefusedError, RequestProblem, problem_of, problem_of_response
+from crawl_lib.storage.problems import (
+    FOREIGN,
+    FULL,
+    RefusedError,
+    RequestProblem,
+    problem_of,
+    problem_of_response,
+)
 from crawl_lib.storage.session import open_session
 
 T = TypeVar("T")
@@ -50,7 +57,14 @@ _OPERATIONS = {
     "CREATE": ("PUT", "Location"),
 }
 """The method of each operation, and the name of the one value that answers it; without a name it is of no use."""
-_OF_ONE_NAMENODE = {"StandbyException", "RetriableException", "gateway", "unreachable", "certificate", "TLS"}
+_OF_ONE_NAMENODE = {
+    "StandbyException",
+    "RetriableException",
+    "gateway",
+    "unreachable",
+    "certificate",
+    "TLS",
+}
 _GET_A_TICKET = (
     "get a ticket by kinit, or name in KRB5CCNAME the cache that a renewer keeps (such as `airflow kerberos`), "
     "or in KRB5_CLIENT_KTNAME a keytab"
@@ -153,7 +167,9 @@ class WebHdfs:
             response = self.session.request(method, url, allow_redirects=False, **options)
         except FOREIGN as error:
             raise RefusedError(problem_of(error)) from None
-        if response.ok and not response.is_redirect:  # else its empty body would be taken for the file
+        if (
+            response.ok and not response.is_redirect
+        ):  # else its empty body would be taken for the file
             return response
         with response:
             raise RefusedError(problem_of_response(response))
@@ -187,9 +203,15 @@ class WebHdfs:
             if self._token and "InvalidToken" in f"{problem.exception} {problem.message}":
                 self._token = None
             # A ticket that was good once is renewed by something; where there was none, that is told at once.
-            patience_s = FULL if problem.exception == "ticket" and self.let_in else problem.patience_s
+            patience_s = (
+                FULL if problem.exception == "ticket" and self.let_in else problem.patience_s
+            )
             if self._clock() - begun >= min(patience_s, self.config.wait_s):
-                waited = f"; asked again for {self.config.wait_s:g} s; look at the server" if patience_s == FULL else ""
+                waited = (
+                    f"; asked again for {self.config.wait_s:g} s; look at the server"
+                    if patience_s == FULL
+                    else ""
+                )
                 raise self.translated(what, path, problem, waited) from failure
             self.go_on(failure)
             self._sleep(pause)
@@ -203,16 +225,25 @@ class WebHdfs:
         """
         if self.stop.is_set():
             waited = f", while waiting for {problem_of(failure)}" if failure is not None else ""
-            raise StoppedError(f"{self.address}: stopped as asked{waited}; run the task again to go on") from failure
+            raise StoppedError(
+                f"{self.address}: stopped as asked{waited}; run the task again to go on"
+            ) from failure
 
-    def translated(self, what: str, path: str, problem: RequestProblem, more: str = "") -> StorageError:
+    def translated(
+        self, what: str, path: str, problem: RequestProblem, more: str = ""
+    ) -> StorageError:
         """Return the error for a problem, naming path and servers.
 
         `more`: facts about a failed server.
         """
         where = f"{';'.join(self.address.namenodes)}{self.place(path)}: {what}"
-        if problem.exception == "ParentNotDirectoryException" or "(is not a directory)" in problem.message:
-            return BelowAFileError(f"{where}: a part of this path is a regular file, not a directory")
+        if (
+            problem.exception == "ParentNotDirectoryException"
+            or "(is not a directory)" in problem.message
+        ):
+            return BelowAFileError(
+                f"{where}: a part of this path is a regular file, not a directory"
+            )
         if problem.exception == "FileNotFoundException":
             return PathNotFoundError(f"{where}: is not there ({problem})")
         if problem.exception == "FileAlreadyExistsException":
@@ -221,14 +252,20 @@ class WebHdfs:
         reasons = {str(failure) for failure in [problem, *self.failures.values()] if failure.server}
         reason = "; ".join(sorted(reasons)) or str(problem)
         if problem.exception in {"AccessControlException", "Unauthorized", *_REMEDIES}:
-            kind = StorageRightsError if problem.exception == "AccessControlException" else StorageAccessError
+            kind = (
+                StorageRightsError
+                if problem.exception == "AccessControlException"
+                else StorageAccessError
+            )
             return kind(f"{where}: {self._refused(problem.exception, reason)}")
         return StorageError(f"{where}: {reason}{more}")
 
     def _refused(self, exception: str, reason: str) -> str:
         kerberos, root = self.config.security == "kerberos", self.address.root or "/"
         if exception == "AccessControlException":
-            who, name = ("the ticket's user", "USER") if kerberos else ("dfs.user", self.config.user)
+            who, name = (
+                ("the ticket's user", "USER") if kerberos else ("dfs.user", self.config.user)
+            )
             return f"no permission: {reason}; let {who} own {root}: hdfs dfs -chown {name} {root}"
         unknown = f"where HDFS is secured, set dfs.security: kerberos and {_GET_A_TICKET}"
         if kerberos:
@@ -254,7 +291,9 @@ class Datanodes:
                 return str(self._hdfs.ask(operation, path, excludedatanodes=failed, **params))
         return str(self._hdfs.ask(operation, path, **params))
 
-    def exchange(self, location: str, body: bytes | Iterable[bytes | bytearray] | None = None) -> requests.Response:
+    def exchange(
+        self, location: str, body: bytes | Iterable[bytes | bytearray] | None = None
+    ) -> requests.Response:
         """Return the streamed answer, or send a body to HDFS.
 
         A body is in HDFS when this returns. Raises RefusedError.

@@ -28,7 +28,9 @@ def postings_of(stores: Stores, text: str) -> list[Row]:
     StoppedError.
     """
     versions, version = Versions(stores, TERMS), _newest(stores)
-    words = [word for word in count_words(nfc(text[:MAX_CHARS])) if not is_long_word(word)][:MAX_WORDS]
+    words = [word for word in count_words(nfc(text[:MAX_CHARS])) if not is_long_word(word)][
+        :MAX_WORDS
+    ]
     found = ((word, versions.rows_of(version, word.encode())) for word in words)
     return [
         {"word": word, "pages": row["pages"], "postings": row["postings"]}
@@ -46,7 +48,9 @@ def search_terms(stores: Stores, texts: Iterable[str], *, count: int = 10) -> li
     count. `count`: of pages. Raises as `postings_of`.
     """
     rows = postings_of(stores, " ".join(texts))
-    found = ({**posting, "key": key_of(posting["url"])} for row in rows for posting in row["postings"])
+    found = (
+        {**posting, "key": key_of(posting["url"])} for row in rows for posting in row["postings"]
+    )
     with VersionWork.to_read(stores) as work:
         work.keep_rows("found", _FOUND, found)
         give_ranks(work)
@@ -58,5 +62,7 @@ def search_terms(stores: Stores, texts: Iterable[str], *, count: int = 10) -> li
 def _newest(stores: Stores) -> Version:
     version = Versions(stores, TERMS).newest()
     if version is None:
-        raise InputError(f"{stores.crawl.path}: has no table of terms yet; `krake terms update` makes it")
+        raise InputError(
+            f"{stores.crawl.path}: has no table of terms yet; `krake terms update` makes it"
+        )
     return version

@@ -17,7 +17,15 @@ from crawl_lib.parquet import parquet_batches
 from crawl_lib.stores import Stores
 from crawl_lib.text import text_table
 from crawl_lib.urls import key_of
-from crawl_lib.versions import Family, TableOutput, Version, Versions, VersionWork, columns, write_version
+from crawl_lib.versions import (
+    Family,
+    TableOutput,
+    Version,
+    Versions,
+    VersionWork,
+    columns,
+    write_version,
+)
 
 MAX_POSTINGS = 1_000
 """Pages of a word, those with the highest weights."""
@@ -26,7 +34,9 @@ TERM_ROWS = 1 << 10
 POSTING_ROWS = 1 << 16
 REVISION = 1
 """Raised where equal inputs may give other rows."""
-_POSTING = pa.struct([pa.field("url", pa.string(), nullable=False), pa.field("tf_idf", pa.float64(), nullable=False)])
+_POSTING = pa.struct(
+    [pa.field("url", pa.string(), nullable=False), pa.field("tf_idf", pa.float64(), nullable=False)]
+)
 _FIELDS: "list[pa.Field[Any]]" = [
     pa.field("key", pa.binary(), nullable=False),
     pa.field("pages", pa.int64(), nullable=False),
@@ -56,7 +66,9 @@ class TermsOutput(TableOutput):
         for path in version.paths:
             for batch in parquet_batches(versions.stores.storage, path, TERMS_SCHEMA, ["postings"]):
                 urls = pc.struct_field(pc.list_flatten(batch.column(0)), "url").unique()
-                if any(key_of(url) in pages for url in versions.stores.until_stopped(urls.to_pylist())):
+                if any(
+                    key_of(url) in pages for url in versions.stores.until_stopped(urls.to_pylist())
+                ):
                     return True
         return False
 
@@ -76,10 +88,17 @@ def update_terms(stores: Stores, *, now: datetime) -> Version:
         with VersionWork.of(versions, number) as work:
             captures = Captures.of(work)
             tables = [text_table(stores, segment) for segment, _ in captures.segments]
-            of = sha256(f"{captures.digest()} {REVISION} {MAX_POSTINGS} {tables}".encode()).hexdigest()
+            of = sha256(
+                f"{captures.digest()} {REVISION} {MAX_POSTINGS} {tables}".encode()
+            ).hexdigest()
             if newest is not None and newest.manifest["of"] == of:
                 return newest
-            facts: dict[str, Any] = {"now": int(now.timestamp()), "of": of, "pages": 0, "postings": 0}
+            facts: dict[str, Any] = {
+                "now": int(now.timestamp()),
+                "of": of,
+                "pages": 0,
+                "postings": 0,
+            }
             if made := write_version(versions, number, _rows(captures, facts), facts):
                 return made
 
@@ -91,7 +110,10 @@ def _rows(captures: Captures, facts: dict[str, Any]) -> Iterator[pa.RecordBatch]
     """
     work = captures.work
     work.keep("words", _WORDS, _words(captures.read("terms"), facts))
-    limits = {"pages": pa.array([facts["pages"]], pa.int64()), "most": pa.array([MAX_POSTINGS], pa.int64())}
+    limits = {
+        "pages": pa.array([facts["pages"]], pa.int64()),
+        "most": pa.array([MAX_POSTINGS], pa.int64()),
+    }
     work.engine.values("limits", pa.table(limits))
     postings = work.engine.stream("terms/postings", POSTING_ROWS, "terms.postings")
     for batch in in_batches(_grouped(postings), TERM_ROWS):
@@ -115,7 +137,9 @@ def _words(pages: Iterable[Sequence[Row]], facts: dict[str, Any]) -> Iterator[pa
                 words.append(word)
                 urls.append(row["url"])
                 shares.append(count / most)
-        yield pa.table([pa.array(words, pa.string()).cast(pa.binary()), urls, shares], schema=_WORDS)
+        yield pa.table(
+            [pa.array(words, pa.string()).cast(pa.binary()), urls, shares], schema=_WORDS
+        )
 
 
 def _grouped(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -148,5 +172,6 @@ def _of_words(table: pa.Table, starts: "np.ndarray[Any, np.dtype[np.int64]]") ->
     lists = pa.ListArray.from_arrays(offsets, postings, type=TERMS_SCHEMA.field("postings").type)
     first = table.take(pa.array(starts))
     return pa.RecordBatch.from_arrays(
-        [first["key"].combine_chunks().cast(pa.binary()), first["pages"].combine_chunks(), lists], schema=TERMS_SCHEMA
+        [first["key"].combine_chunks().cast(pa.binary()), first["pages"].combine_chunks(), lists],
+        schema=TERMS_SCHEMA,
     )

@@ -15,7 +15,15 @@ import resource
 import sys
 from typing import BinaryIO
 
-from crawl_lib.walls import bar_packages, data_bytes, die_with_parent, keep_memory, refuse_calls, set_limits, shut_in
+from crawl_lib.walls import (
+    bar_packages,
+    data_bytes,
+    die_with_parent,
+    keep_memory,
+    refuse_calls,
+    set_limits,
+    shut_in,
+)
 
 LENGTH_BYTES = 4
 DESCRIPTORS = 64

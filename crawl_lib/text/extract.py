@@ -36,7 +36,12 @@ LANGUAGE_CHARS = 10_000
 LEAST_CHARS, MAX_SCORE = 500, 600
 """Of a text whose language is detected: its length, and how far it may be from what texts of the language are like."""
 MAX_TITLE_CHARS = 1000
-_OPTIONS: dict[str, Any] = {"preserve_formatting": True, "list_bullets": False, "alt_texts": False, "comments": False}
+_OPTIONS: dict[str, Any] = {
+    "preserve_formatting": True,
+    "list_bullets": False,
+    "alt_texts": False,
+    "comments": False,
+}
 _ROLES = ("navigation", "banner", "contentinfo")
 _AROUND = ["nav", "header", "footer", "aside", *(f'[role="{role}"]' for role in _ROLES)]
 _LEAST_SHARE = 3
@@ -72,7 +77,9 @@ def page_text(member: bytes, kind: str, asked: ExtractOptions) -> PageText:
     values = headers.all("x-robots-tag")
     robots = directives_of(found.facts.robots, values, user_agent=asked.user_agent, now=now)
     declared = found.facts.language or declared_language(headers.all("content-language"))
-    page = PageText(headings=nfc(found.facts.headings), robots=robots, published=found.facts.published)
+    page = PageText(
+        headings=nfc(found.facts.headings), robots=robots, published=found.facts.published
+    )
     if found.text is None:
         return page._replace(error=found.error)
     return _with_words(page, _cut(found.text, asked), declared)._replace(

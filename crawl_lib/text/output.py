@@ -12,7 +12,14 @@ from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.graph import check_table
 from crawl_lib.rounds import note_texts
 from crawl_lib.stores import Stores
-from crawl_lib.text.stage import TEXT_SCHEMA, check_text_leftovers, extract_text, text_folder, text_folders, text_tables
+from crawl_lib.text.stage import (
+    TEXT_SCHEMA,
+    check_text_leftovers,
+    extract_text,
+    text_folder,
+    text_folders,
+    text_tables,
+)
 from crawl_lib.versions import has_key
 
 
@@ -56,12 +63,16 @@ class TextOutput(Output):
                 with suppress(DamagedFileError):
                     holds = has_key(stores, path, pages)
                 if holds:
-                    yield PagePlace(path, "`krake text` makes the table again without it; or delete the table")
+                    yield PagePlace(
+                        path, "`krake text` makes the table again without it; or delete the table"
+                    )
 
     def _folders_of(self, stores: Stores, pages: Pages) -> list[str]:
         """Return the text folders of segments with one of these pages."""
         names = sorted({name for names in pages.values() for name in names})
-        return existing(stores, *(text_folder(stores, stores.crawl.segment_named(name)) for name in names))
+        return existing(
+            stores, *(text_folder(stores, stores.crawl.segment_named(name)) for name in names)
+        )
 
 
 TEXT_OUTPUT = TextOutput("text", (SEGMENTS,))

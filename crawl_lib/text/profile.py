@@ -53,7 +53,9 @@ def _bigrams(run: str) -> list[str]:
 
 def text_profile(words: Mapping[str, int]) -> bytes | None:
     """Return the signature of a text's words; None without countable words."""
-    counted = {word: n for word, n in words.items() if len(word) > LONGER_THAN or _IS_SPACELESS.match(word)}
+    counted = {
+        word: n for word, n in words.items() if len(word) > LONGER_THAN or _IS_SPACELESS.match(word)
+    }
     if not counted:
         return None
     highest = max(counted.values())

@@ -62,7 +62,17 @@ of the words; `long_words`: how many different words are longer. `signature`: th
 content. `error`: why there is no text. `headings`: of h1, h2 and h3, a line each; of a PDF, its title. `robots`: what
 metas and X-Robots-Tag forbid. `published`: when the page says so. `shown`: all visible text, with
 `commoncrawl.wet_text: all` only."""
-_COLUMNS = ("key", "time", "outcome", "mime_detected", "digest", "refers_to", "warc_file", "warc_offset", "warc_length")
+_COLUMNS = (
+    "key",
+    "time",
+    "outcome",
+    "mime_detected",
+    "digest",
+    "refers_to",
+    "warc_file",
+    "warc_offset",
+    "warc_length",
+)
 
 
 @dataclass
@@ -91,7 +101,9 @@ def text_table(stores: Stores, segment: SegmentRef) -> str:
     by = [f"{library} {version(library)}" for library in ("resiliparse", "pypdfium2")]
     asked = config.text.max_chars, config.commoncrawl.wet_text, config.fetch.user_agent.lower()
     made_by = " ".join(map(str, (digest, *by, REVISION, *asked)))
-    return f"{text_folder(stores, segment)}/text-{sha256(made_by.encode()).hexdigest()[:32]}.parquet"
+    return (
+        f"{text_folder(stores, segment)}/text-{sha256(made_by.encode()).hexdigest()[:32]}.parquet"
+    )
 
 
 def extract_text(stores: Stores, segments: Iterable[SegmentRef]) -> TextReport:
@@ -126,7 +138,9 @@ def read_text(stores: Stores, row: Mapping[str, Any]) -> PageText:
     kind = KINDS.get(row["mime_detected"])
     if kind is None or row["outcome"] != Outcome.OK:
         return PageText(error="no text of this type is read")
-    wanted = WantedRecord(0, f"{row['segment_path']}/{row['warc_file']}", row["warc_offset"], row["warc_length"])
+    wanted = WantedRecord(
+        0, f"{row['segment_path']}/{row['warc_file']}", row["warc_offset"], row["warc_length"]
+    )
     [member] = read_members(stores.storage, [wanted])
     with Child(_limits(stores.config), stores) as child:
         child.ask(kind.encode() + member.data)
@@ -146,7 +160,9 @@ def _limits(config: Config) -> ChildLimits:
     )
 
 
-def _make(stores: Stores, segment: SegmentRef, table: str, children: list[Child], report: TextReport) -> None:
+def _make(
+    stores: Stores, segment: SegmentRef, table: str, children: list[Child], report: TextReport
+) -> None:
     """Write the table locally, upload it hidden, then rename it."""
     pages = _pages(stores, segment)
     name = f"text-{segment.folder}-{segment.node}"
@@ -173,12 +189,19 @@ def _pages(stores: Stores, segment: SegmentRef) -> pa.Table:
 
     The bodies of revisits are elsewhere.
     """
-    is_read = (pc.field("outcome") == str(Outcome.OK)) & pc.field("mime_detected").isin(sorted(KINDS))
+    is_read = (pc.field("outcome") == str(Outcome.OK)) & pc.field("mime_detected").isin(
+        sorted(KINDS)
+    )
     batches = SegmentReader(stores.storage, segment.path).pages(_COLUMNS)
-    wanted = [batch.filter(is_read & pc.field("refers_to").is_null()) for batch in stores.until_stopped(batches)]
+    wanted = [
+        batch.filter(is_read & pc.field("refers_to").is_null())
+        for batch in stores.until_stopped(batches)
+    ]
     if not wanted:
         return pa.table({name: [] for name in _COLUMNS})
-    return pa.Table.from_batches(wanted).sort_by([("warc_file", "ascending"), ("warc_offset", "ascending")])
+    return pa.Table.from_batches(wanted).sort_by(
+        [("warc_file", "ascending"), ("warc_offset", "ascending")]
+    )
 
 
 def _rows(
@@ -189,11 +212,16 @@ def _rows(
             yield from batch.to_pylist()
 
     wanted = (
-        WantedRecord(number, f"{segment.path}/{row['warc_file']}", row["warc_offset"], row["warc_length"])
+        WantedRecord(
+            number, f"{segment.path}/{row['warc_file']}", row["warc_offset"], row["warc_length"]
+        )
         for number, row in enumerate(each())
     )
     kinds = (KINDS[row["mime_detected"]].encode() for row in each())
-    questions = (kind + member.data for kind, member in zip(kinds, read_members(stores.storage, wanted), strict=True))
+    questions = (
+        kind + member.data
+        for kind, member in zip(kinds, read_members(stores.storage, wanted), strict=True)
+    )
     for row, found in zip(each(), answers(children, questions), strict=True):
         page = PageText(robots=None, error=KILLED) if found is None else PageText._make(found)
         report.killed += found is None
@@ -259,7 +287,9 @@ def check_text_leftovers(stores: Stores) -> Iterator[tuple[str, str]]:
         if table is None:
             yield text_folder(stores, segment), "is of a segment that is gone"
         elif table in names:
-            yield from ((name, "is not the newest table of its segment") for name in names if name != table)
+            yield from (
+                (name, "is not the newest table of its segment") for name in names if name != table
+            )
 
 
 def text_tables(stores: Stores) -> Iterator[str]:

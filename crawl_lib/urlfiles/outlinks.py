@@ -199,7 +199,13 @@ def _with_tries_and_list(queued: QueuedUrl, fields: Sequence[bytes]) -> QueuedUr
     """
     retries, due, *listed = fields
     list_name, earlier = (*listed, b"", b"")[: max(2, len(listed))]
-    return replace(queued, retries=int(retries), due=int(due), list_name=list_name.decode(), earlier=earlier.decode())
+    return replace(
+        queued,
+        retries=int(retries),
+        due=int(due),
+        list_name=list_name.decode(),
+        earlier=earlier.decode(),
+    )
 
 
 def encode_line(queued: QueuedUrl, flags: str = "") -> bytes:
@@ -274,7 +280,9 @@ class OutlinkWriter:
         return {owner: asdict(part) for owner, part in self.parts.items()}
 
 
-def read_outlinks(file: BinaryIO, where: str = "outlinks", count: int | None = None) -> Iterator[bytes]:
+def read_outlinks(
+    file: BinaryIO, where: str = "outlinks", count: int | None = None
+) -> Iterator[bytes]:
     """Outlink lines, without newlines, of one part; closes the file.
 
     `file`: a stream of just that part's bytes. `count`: lines that the manifest promises. Raises DamagedFileError

@@ -10,9 +10,13 @@ _DIGEST_CHARS = 40
 class TakenIn:
     """The (folder, node) pairs that have been taken in. A folder whose segments are all taken in is one name."""
 
-    def __init__(self, complete: Iterable[str] = (), partial: dict[str, list[str]] | None = None) -> None:
+    def __init__(
+        self, complete: Iterable[str] = (), partial: dict[str, list[str]] | None = None
+    ) -> None:
         self.complete: set[str] = set(complete)
-        self.partial: dict[str, set[str]] = {folder: set(nodes) for folder, nodes in (partial or {}).items()}
+        self.partial: dict[str, set[str]] = {
+            folder: set(nodes) for folder, nodes in (partial or {}).items()
+        }
 
     def __bool__(self) -> bool:
         """Return whether anything has been taken in."""
@@ -35,14 +39,22 @@ class TakenIn:
 
         Names of seeds and lists are longer, or no numbers.
         """
-        return [name for name in (*self.complete, *self.partial) if name.isdecimal() and len(name) < _DIGEST_CHARS]
+        return [
+            name
+            for name in (*self.complete, *self.partial)
+            if name.isdecimal() and len(name) < _DIGEST_CHARS
+        ]
 
-    def with_sources(self, sources: Iterable[tuple[str, str]], complete: Collection[str] = ()) -> "TakenIn":
+    def with_sources(
+        self, sources: Iterable[tuple[str, str]], complete: Collection[str] = ()
+    ) -> "TakenIn":
         """Return a new record with these pairs added.
 
         `complete`: folders of which nothing else will ever be taken in.
         """
-        more = TakenIn(self.complete, {folder: list(nodes) for folder, nodes in self.partial.items()})
+        more = TakenIn(
+            self.complete, {folder: list(nodes) for folder, nodes in self.partial.items()}
+        )
         for folder, node in sources:
             if folder not in more.complete:
                 more.partial.setdefault(folder, set()).add(node)
@@ -62,7 +74,9 @@ class TakenIn:
     def __or__(self, other: "TakenIn") -> "TakenIn":
         """Return the union of both."""
         pairs = ((folder, node) for folder, nodes in other.partial.items() for node in nodes)
-        return TakenIn(self.complete | other.complete, self.to_mapping()["partial"]).with_sources(pairs)
+        return TakenIn(self.complete | other.complete, self.to_mapping()["partial"]).with_sources(
+            pairs
+        )
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the mapping in `state.krake`."""

@@ -15,7 +15,13 @@ Nothing here keeps anything on disk; every function gives the same answer everyw
 the public suffix list that is installed (pinned in `requirements.lock`).
 """
 
-from crawl_lib.urls.budgets import BUDGET_OPTIONS, Budgets, DomainBudget, budget_key, budgets_in_words
+from crawl_lib.urls.budgets import (
+    BUDGET_OPTIONS,
+    Budgets,
+    DomainBudget,
+    budget_key,
+    budgets_in_words,
+)
 from crawl_lib.urls.canonical import canonicalize, resolve
 from crawl_lib.urls.chains import Chain, Scope, require_chains, target_of_error
 from crawl_lib.urls.filters import REQUISITE, UrlFilter

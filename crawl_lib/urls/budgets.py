@@ -45,7 +45,9 @@ class Budgets:
         usual = self._usual
         for entry in self._exceptions:
             if host_matches(entry.kind, entry.value, domain):
-                return DomainBudget(entry.max_pages or usual.max_pages, entry.max_hosts or usual.max_hosts)
+                return DomainBudget(
+                    entry.max_pages or usual.max_pages, entry.max_hosts or usual.max_hosts
+                )
         return usual
 
 

@@ -37,10 +37,14 @@ _UNRESERVED_ESCAPE = re.compile("%(?:3[0-9]|[46][1-9A-Fa-f]|[57][0-9Aa]|2[DEde]|
 _CHANGED = re.compile(f"{_UNRESERVED_ESCAPE.pattern}|%(?:[a-f][0-9A-Fa-f]|[0-9A-F][a-f])")
 """An escape that is not written so in a canonical URL. Most escapes are, such as those of a text in Chinese."""
 _UNRESERVED_OF = {
-    digits: character for character in _UNRESERVED for digits in (f"{ord(character):02x}", f"{ord(character):02X}")
+    digits: character
+    for character in _UNRESERVED
+    for digits in (f"{ord(character):02x}", f"{ord(character):02X}")
 }
 """The unreserved characters by the two digits of their escapes."""
-_TOKEN = re.compile(f"(?!{_UNRESERVED_ESCAPE.pattern})%[0-9A-Fa-f]{{2}}|[%0-9A-Fa-f]|[^%0-9A-Fa-f]+")
+_TOKEN = re.compile(
+    f"(?!{_UNRESERVED_ESCAPE.pattern})%[0-9A-Fa-f]{{2}}|[%0-9A-Fa-f]|[^%0-9A-Fa-f]+"
+)
 """An escape that stays, a character that may become part of an escape, or others."""
 _AUTHORITY = re.compile(r"(?:https?:[/\\]*|[/\\]{2,})([^/\\?#]*)", re.IGNORECASE)
 _NON_ASCII = re.compile("[^\0-\x7f]|%[89A-Fa-f]")
@@ -98,7 +102,10 @@ def _has_long_label(text: str) -> bool:
     """Say whether a host in a text has an overlong non-ASCII label."""
     match = _AUTHORITY.match(text.translate(_IGNORED).lstrip(_C0_AND_SPACE))
     labels = _DOT.split(match[1].rpartition("@")[2]) if match else []
-    return any(len(label) - 2 * label.count("%") > MAX_LABEL_CHARS and _NON_ASCII.search(label) for label in labels)
+    return any(
+        len(label) - 2 * label.count("%") > MAX_LABEL_CHARS and _NON_ASCII.search(label)
+        for label in labels
+    )
 
 
 def canonical_of(serialised: str, given: str, max_length_chars: int) -> str:
@@ -151,7 +158,9 @@ def _without_unreserved_escapes(url: str) -> str:
     decoded = _CHANGED.sub(_replace_escape, url)
     if len(decoded) == len(url):
         return decoded
-    if _UNRESERVED_ESCAPE.search(decoded) is None:  # no new dot segment either: the parser has read `%2e` as a dot
+    if (
+        _UNRESERVED_ESCAPE.search(decoded) is None
+    ):  # no new dot segment either: the parser has read `%2e` as a dot
         return _CHANGED.sub(_replace_escape, decoded)  # `%%33e` was `%3e`, which is written `%3E`
     end = url.index("/", 8)
     path, mark, query = url[end + 1 :].partition("?")

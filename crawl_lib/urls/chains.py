@@ -54,8 +54,12 @@ class Chain:
         """
         self.errors: Counter[str] = Counter()
         self._max_length_chars = config.max_length_chars
-        self._normalizers: Sequence[tuple[str, Normalizer]] = _steps(NORMALIZERS, *_of(config, "normalizers", scope))
-        self.filters: Sequence[tuple[str, FileFilter]] = _steps(FILE_FILTERS, *_of(config, "filters", scope))
+        self._normalizers: Sequence[tuple[str, Normalizer]] = _steps(
+            NORMALIZERS, *_of(config, "normalizers", scope)
+        )
+        self.filters: Sequence[tuple[str, FileFilter]] = _steps(
+            FILE_FILTERS, *_of(config, "filters", scope)
+        )
 
     @property
     def normalizes(self) -> bool:
@@ -82,7 +86,11 @@ class Chain:
         for name, step in self._normalizers:
             try:
                 result = step(url)
-                url = url if result == url else canonicalize(result, max_length_chars=self._max_length_chars)
+                url = (
+                    url
+                    if result == url
+                    else canonicalize(result, max_length_chars=self._max_length_chars)
+                )
             except Exception:
                 self.errors[f"normalizers: {name}"] += 1
         return url
@@ -135,7 +143,11 @@ def _of(config: UrlsConfig, option: str, scope: Scope) -> tuple[str, Sequence[St
     """Name and steps of a chain."""
     chains: ChainsConfig = getattr(config, option)
     own: Sequence[StepConfig] | None = getattr(chains, scope)
-    return (f"urls.{option}.{scope}", own) if own is not None else (f"urls.{option}.default", chains.default)
+    return (
+        (f"urls.{option}.{scope}", own)
+        if own is not None
+        else (f"urls.{option}.default", chains.default)
+    )
 
 
 def _steps(
@@ -154,7 +166,9 @@ def _steps(
     return made
 
 
-def _kind_problem(where: str, step: StepConfig, kinds: dict[str, Callable[[RuleText], _Kind]]) -> str:
+def _kind_problem(
+    where: str, step: StepConfig, kinds: dict[str, Callable[[RuleText], _Kind]]
+) -> str:
     if step.kind not in kinds:
         return f"{where}.kind: must be one of {', '.join(kinds)}, not {step.kind!r}"
     if (step.rules is None) != (step.kind in _WITHOUT_RULES):

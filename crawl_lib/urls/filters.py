@@ -33,7 +33,9 @@ class UrlFilter:
     the beginning of the canonical URL; `suffix` is the end of the URL without its query.
     """
 
-    def __init__(self, config: UrlsConfig, scope_hosts: Iterable[str], traps: TrapsConfig | None = None) -> None:
+    def __init__(
+        self, config: UrlsConfig, scope_hosts: Iterable[str], traps: TrapsConfig | None = None
+    ) -> None:
         """Compile the rules.
 
         `scope_hosts`: unused with scope `any`. `traps`: None for seeds, which are wanted. Seeds have the chain of
@@ -47,7 +49,9 @@ class UrlFilter:
         self._scope = None if config.scope == "any" else frozenset(names)
         self._max_depth = config.max_depth
         self._max_segments = traps.max_path_segments if traps else None
-        self._few_slashes = math.inf if self._max_segments is None else self._max_segments + _SLASHES_BEFORE
+        self._few_slashes = (
+            math.inf if self._max_segments is None else self._max_segments + _SLASHES_BEFORE
+        )
 
     def verdict(self, url: str, host: str, depth: int) -> tuple[bool, str]:
         """Say whether a canonical URL belongs to the crawl, and why.
@@ -104,7 +108,9 @@ class UrlFilter:
         The result is "" without a match.
         """
         rejecting = self.chain.rejects(url, host)
-        return rejecting or next((text for _, text, matches in self._rules if matches(url, host)), "")
+        return rejecting or next(
+            (text for _, text, matches in self._rules if matches(url, host)), ""
+        )
 
 
 def _compiled(rules: Sequence[RuleConfig]) -> list[tuple[bool, str, _Matcher]]:
@@ -123,7 +129,11 @@ def _compile(index: int, rule: RuleConfig) -> tuple[bool, str, _Matcher]:
     where = f"urls.rules[{index}]"
     if not rule.value:
         raise ConfigError(f"{where}: value is empty; it would match every URL")
-    return rule.action == "+", f"{rule.action} {rule.kind} {rule.value}", _MATCHERS[rule.kind](where, rule.value)
+    return (
+        rule.action == "+",
+        f"{rule.action} {rule.kind} {rule.value}",
+        _MATCHERS[rule.kind](where, rule.value),
+    )
 
 
 def _regex(where: str, value: str) -> _Matcher:
@@ -144,13 +154,17 @@ def _domain(where: str, value: str) -> _Matcher:
 def _prefix(where: str, value: str) -> _Matcher:
     schemes = ("http://", "https://")
     if not value.startswith(schemes) and not any(scheme.startswith(value) for scheme in schemes):
-        raise ConfigError(f"{where}: no URL begins with {value!r}; a prefix begins with http:// or https://")
+        raise ConfigError(
+            f"{where}: no URL begins with {value!r}; a prefix begins with http:// or https://"
+        )
     return lambda url, host: url.startswith(value)
 
 
 def _suffix(where: str, value: str) -> _Matcher:
     if "?" in value:
-        raise ConfigError(f"{where}: {value!r} is compared without the query; use a regex for queries")
+        raise ConfigError(
+            f"{where}: {value!r} is compared without the query; use a regex for queries"
+        )
     return lambda url, host: url.partition("?")[0].endswith(value)
 
 

@@ -48,7 +48,9 @@ class LinkResolver:
     """Resolves the links of page after page. `enter` comes before the links of each page."""
 
     def __init__(
-        self, max_length_chars: int = DEFAULT_MAX_LENGTH_CHARS, normalize: Callable[[str], str] | None = None
+        self,
+        max_length_chars: int = DEFAULT_MAX_LENGTH_CHARS,
+        normalize: Callable[[str], str] | None = None,
     ) -> None:
         """Resolve links with canonical URLs up to a length.
 

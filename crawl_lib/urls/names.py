@@ -17,9 +17,81 @@ _HOST_LINE = re.compile(rb"[!-~]+\n")
 # https://fetch.spec.whatwg.org/#port-blocking
 REFUSED_PORTS = frozenset(
     {
-        *(0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104),
-        *(109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514, 515, 526),
-        *(530, 531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993, 995, 1719, 1720, 1723, 2049, 3659),
+        *(
+            0,
+            1,
+            7,
+            9,
+            11,
+            13,
+            15,
+            17,
+            19,
+            20,
+            21,
+            22,
+            23,
+            25,
+            37,
+            42,
+            43,
+            53,
+            69,
+            77,
+            79,
+            87,
+            95,
+            101,
+            102,
+            103,
+            104,
+        ),
+        *(
+            109,
+            110,
+            111,
+            113,
+            115,
+            117,
+            119,
+            123,
+            135,
+            137,
+            139,
+            143,
+            161,
+            179,
+            389,
+            427,
+            465,
+            512,
+            513,
+            514,
+            515,
+            526,
+        ),
+        *(
+            530,
+            531,
+            532,
+            540,
+            548,
+            554,
+            556,
+            563,
+            587,
+            601,
+            636,
+            989,
+            990,
+            993,
+            995,
+            1719,
+            1720,
+            1723,
+            2049,
+            3659,
+        ),
         *(4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080),
     }
 )
@@ -109,7 +181,10 @@ def suffixes_of(host: str) -> Suffixes:
     """Return the suffixes and domains of a canonical host name."""
     icann, whole = _suffixes(icann_only=True), _suffixes()
     return Suffixes(
-        icann.publicsuffix(host), icann.privatesuffix(host), whole.publicsuffix(host), whole.privatesuffix(host)
+        icann.publicsuffix(host),
+        icann.privatesuffix(host),
+        whole.publicsuffix(host),
+        whole.privatesuffix(host),
     )
 
 
@@ -121,7 +196,11 @@ def _suffixes(*, icann_only: bool = False) -> PublicSuffixList:
     """
     text = Path(PSLFILE).read_text("utf-8")
     lines = (text.partition(_PRIVATE_SECTION)[0] if icann_only else text).splitlines()
-    rules = [line if line.isascii() else _to_ascii(line) for line in lines if line and not line.startswith("//")]
+    rules = [
+        line if line.isascii() else _to_ascii(line)
+        for line in lines
+        if line and not line.startswith("//")
+    ]
     return PublicSuffixList(rules, accept_unknown=False, accept_encoded_idn=False)
 
 
@@ -176,7 +255,10 @@ class Owners:
     def _index(self, host: str) -> int:
         if len(self.nodes) == 1:
             return 0
-        scores = [(blake2b(f"{node}\n{host}".encode(), digest_size=8).digest(), node) for node in self.nodes]
+        scores = [
+            (blake2b(f"{node}\n{host}".encode(), digest_size=8).digest(), node)
+            for node in self.nodes
+        ]
         return scores.index(max(scores))
 
 
@@ -195,4 +277,8 @@ def is_list_of_hosts(data: bytes) -> bool:
 
 def whole_hosts(data: bytes) -> set[str]:
     """Return the valid hosts in a damaged list."""
-    return {line[:-1].decode("ascii") for line in data.splitlines(keepends=True) if _HOST_LINE.fullmatch(line)}
+    return {
+        line[:-1].decode("ascii")
+        for line in data.splitlines(keepends=True)
+        if _HOST_LINE.fullmatch(line)
+    }

@@ -66,7 +66,9 @@ def _hosts(rules: RuleText) -> Normalizer:
         match line.split():
             case [host, target]:
                 below = "*." if host.startswith("*.") else ""
-                targets[below + rules.host(number, host.removeprefix("*."))] = rules.host(number, target)
+                targets[below + rules.host(number, host.removeprefix("*."))] = rules.host(
+                    number, target
+                )
             case _:
                 rules.wrong(number, f"{line!r} is not a host and the one that it becomes")
 
@@ -74,7 +76,9 @@ def _hosts(rules: RuleText) -> Normalizer:
 
     def renamed(url: str) -> str:
         host = host_of(url)
-        labels = host.rsplit(".", most_labels)  # more labels than the longest domain of a rule decide nothing
+        labels = host.rsplit(
+            ".", most_labels
+        )  # more labels than the longest domain of a rule decide nothing
         names = [host, *("*." + ".".join(labels[at:]) for at in range(len(labels) - 2, 0, -1))]
         target = next((targets[name] for name in names if name in targets), host)
         start = url.index("//") + 2

@@ -14,7 +14,9 @@ from crawl_lib.urls.canonical import canonicalize
 from crawl_lib.urls.names import host_of
 
 # What may be in a regular expression: an escape, a class, flags for the rest of the group, the marks of groups.
-_TOKENS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]])*\]|\(\?([a-zA-Z-]+)\)|[()|]|[^\\\[()|]+|.", re.DOTALL)
+_TOKENS = re.compile(
+    r"\\.|\[\^?\]?(?:\\.|[^\]])*\]|\(\?([a-zA-Z-]+)\)|[()|]|[^\\\[()|]+|.", re.DOTALL
+)
 _REPLACEMENT = re.compile(r"\\(.)|\$(\d)|[^\\$]+|.", re.DOTALL)
 
 
@@ -61,9 +63,14 @@ class RuleText:
         """
         for number, text, replacement in self._xml_rules():
             pattern = self.pattern(number, text)
-            most = max((int(found[2] or 0) for found in _REPLACEMENT.finditer(replacement)), default=0)
+            most = max(
+                (int(found[2] or 0) for found in _REPLACEMENT.finditer(replacement)), default=0
+            )
             if pattern and most > pattern.groups:
-                self.wrong(number, f"{replacement!r} names group {most}, and the pattern has {pattern.groups}")
+                self.wrong(
+                    number,
+                    f"{replacement!r} names group {most}, and the pattern has {pattern.groups}",
+                )
             elif pattern:
                 yield partial(pattern.sub, _template(replacement))
 
@@ -76,7 +83,12 @@ class RuleText:
 
         def begin(name: str, _: object) -> None:
             path.append(name)
-            if name not in (("regex-normalize",), ("regex",), ("pattern", "substitution"))[min(len(path), 3) - 1]:
+            if (
+                name
+                not in (("regex-normalize",), ("regex",), ("pattern", "substitution"))[
+                    min(len(path), 3) - 1
+                ]
+            ):
                 self.wrong(parser.CurrentLineNumber, f"<{name}> is unknown here")
             if len(path) == 2:
                 fields.clear()
@@ -89,10 +101,16 @@ class RuleText:
             if len(path) == 2 and "pattern" not in fields:
                 self.wrong(parser.CurrentLineNumber, "a <regex> without a <pattern>")
             elif len(path) == 2:
-                rules.append((parser.CurrentLineNumber, fields["pattern"], fields.get("substitution", "")))
+                rules.append(
+                    (parser.CurrentLineNumber, fields["pattern"], fields.get("substitution", ""))
+                )
             path.pop()
 
-        parser.StartElementHandler, parser.CharacterDataHandler, parser.EndElementHandler = begin, text, end
+        parser.StartElementHandler, parser.CharacterDataHandler, parser.EndElementHandler = (
+            begin,
+            text,
+            end,
+        )
         try:
             parser.Parse(self.text or "", True)
         except expat.ExpatError as error:

@@ -32,7 +32,9 @@ def _prefix(rules: RuleText) -> FileFilter:
     """Make a filter of beginnings of URLs."""
     prefixes: list[str] = []
     for prefix in sorted(line for _, line in rules.lines()):
-        if not (prefixes and prefix.startswith(prefixes[-1])):  # what a shorter one has is not looked at
+        if not (
+            prefixes and prefix.startswith(prefixes[-1])
+        ):  # what a shorter one has is not looked at
             prefixes.append(prefix)
 
     def judge(url: str, _: str) -> str | None:
@@ -54,9 +56,14 @@ def _suffix(rules: RuleText) -> FileFilter:
         elif set(line[1:]) <= {"I", "P"}:
             mode, options = line[0], options | set(line[1:])
         else:
-            rules.wrong(number, f"{line!r}: behind + or -, the mode, only I and P may come; a suffix has no sign")
+            rules.wrong(
+                number,
+                f"{line!r}: behind + or -, the mode, only I and P may come; a suffix has no sign",
+            )
     if not mode:
-        rules.wrong(1, "no line is + or -, which says whether URLs with other suffixes are accepted")
+        rules.wrong(
+            1, "no line is + or -, which says whether URLs with other suffixes are accepted"
+        )
     ends = tuple(suffix.lower() if "I" in options else suffix for suffix in suffixes)
 
     def judge(url: str, _: str) -> str | None:

@@ -41,7 +41,9 @@ _WITH_DIGIT = re.compile(rb"(?<![^/?&])[^/?&\d]*+\d[^/?&]*+")
 _PARTS = re.compile(rb"[&;]")
 _ASKED = re.compile(rb"(?<![^&;])([^&;=]*+)=")
 _DIGIT = re.compile(rb"\d")
-_NUMBERS = re.compile(rb"\d+|(?<=[-/_.])(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*", re.IGNORECASE)
+_NUMBERS = re.compile(
+    rb"\d+|(?<=[-/_.])(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*", re.IGNORECASE
+)
 
 _SESSION = (
     # The look-ahead passes over a part without a value at once: strangers send many of them.
@@ -66,7 +68,9 @@ _DATE = b"(?:%b)" % b"|".join(
         _YEAR + rb"-?[Ww]\d\d",
     )
 )
-_PATH_DATE = rb"(?:[-/_.=]" + _DATE + rb"|/(?i:calendar|date|day|month|week|year)s?/\d+)(?=/?$|\.\w{3,5}$)"
+_PATH_DATE = (
+    rb"(?:[-/_.=]" + _DATE + rb"|/(?i:calendar|date|day|month|week|year)s?/\d+)(?=/?$|\.\w{3,5}$)"
+)
 _MOST_OF_DATE = len("/calendars/20310512.shtml/")
 _QUERY_DATE = (
     rb"(?i)(?<=[?&;])(?=[\w.%-]*+=[0-9a-z])(?:"
@@ -108,11 +112,18 @@ class Traps:
         """
         segments = url.split(b"/")
         may_have_id = b"=" in url or b"))/" in url
-        if len(set(segments)) == len(segments) and not may_have_id and b"?" not in url and not _path_date(url):
+        if (
+            len(set(segments)) == len(segments)
+            and not may_have_id
+            and b"?" not in url
+            and not _path_date(url)
+        ):
             return []  # most URLs
         found, host = [], host_of(url)
         without_id = (
-            _compiled(_SESSION).sub(rb"\1\2\3", url[:_MOST_SEARCHED]) + url[_MOST_SEARCHED:] if may_have_id else url
+            _compiled(_SESSION).sub(rb"\1\2\3", url[:_MOST_SEARCHED]) + url[_MOST_SEARCHED:]
+            if may_have_id
+            else url
         )
         if without_id != url:
             found.append((Rejection.SESSION_ID, self._max_sessions, [without_id]))
@@ -158,7 +169,10 @@ def _dated(url: bytes, path: bytes, query: bytes) -> list[bytes]:
     if date := _path_date(path):
         alike = path[: date.start()] + _without_numbers(date) + path[date.end() :]
     if query and _DIGIT.search(query):
-        rest = _compiled(_QUERY_DATE).sub(_without_numbers, rest[:_MOST_SEARCHED]) + rest[_MOST_SEARCHED:]
+        rest = (
+            _compiled(_QUERY_DATE).sub(_without_numbers, rest[:_MOST_SEARCHED])
+            + rest[_MOST_SEARCHED:]
+        )
     alike += rest
     return [] if alike == url else [alike]
 
@@ -194,7 +208,9 @@ def pattern_of(url: bytes, host: bytes) -> bytes:
 
 @lru_cache(maxsize=4096)
 def _pattern_name(path: bytes, host: bytes) -> bytes:
-    return _name(Rejection.SIMILAR, host, _WITH_DIGIT.sub(b"#", path)).replace(b"/", PATTERN_MARK, 1)
+    return _name(Rejection.SIMILAR, host, _WITH_DIGIT.sub(b"#", path)).replace(
+        b"/", PATTERN_MARK, 1
+    )
 
 
 def _asked(query: bytes) -> set[bytes]:

@@ -11,5 +11,13 @@ from crawl_lib.versions.derive import derive
 from crawl_lib.versions.output import TableOutput, has_key
 from crawl_lib.versions.segments import SegmentInputs, find_segments, give_segments, numbered
 from crawl_lib.versions.version import GROUP_ROWS, Family, Version, Versions, find_rows
-from crawl_lib.versions.work import SCORE, TIME, VersionWork, answer_folder, columns, is_answer_over, table_of
+from crawl_lib.versions.work import (
+    SCORE,
+    TIME,
+    VersionWork,
+    answer_folder,
+    columns,
+    is_answer_over,
+    table_of,
+)
 from crawl_lib.versions.writing import Filled, Hashed, make_version, seal_version, write_version

@@ -21,7 +21,9 @@ def has_key(stores: Stores, path: str, keys: Collection[bytes], column: str = "k
     Raises DamagedFileError, StorageError.
     """
     wanted = pa.array(sorted(keys), pa.binary(20))
-    batches = parquet_batches(stores.storage, path, pa.schema([pa.field(column, pa.binary(20))]), [column])
+    batches = parquet_batches(
+        stores.storage, path, pa.schema([pa.field(column, pa.binary(20))]), [column]
+    )
     found = (pc.is_in(batch.column(0), value_set=wanted) for batch in stores.until_stopped(batches))
     return any(pc.any(one).as_py() for one in found)
 
@@ -50,7 +52,9 @@ class TableOutput(Output):
         found = versions.check(full=full)
         if not self._may_be_the_last(versions, found):
             return found
-        repairs = [self.family.rebuilt.replace("all of them", f"the folder {one.where}") for one in found]
+        repairs = [
+            self.family.rebuilt.replace("all of them", f"the folder {one.where}") for one in found
+        ]
         return [replace(one, repair=repair) for one, repair in zip(found, repairs, strict=True)]
 
     def set_aside(self, stores: Stores, finding: Finding, *, dry_run: bool) -> str | None:
@@ -80,7 +84,9 @@ class TableOutput(Output):
         """Find hidden folders of versions whose number exists, or a later one."""
         versions = self.versions(stores)
         newest = max(versions.numbers(), default=-1)
-        for entry in stores.storage.list(versions.folder) if stores.storage.exists(versions.folder) else ():
+        for entry in (
+            stores.storage.list(versions.folder) if stores.storage.exists(versions.folder) else ()
+        ):
             number = entry.name.removeprefix(".").partition("-")[0]
             if entry.name.startswith(".") and number.isdecimal() and int(number) <= newest:
                 problem = f"is of an attempt to make version {number}, and {newest} is there"
@@ -108,7 +114,9 @@ class TableOutput(Output):
         """
         if self.page_column == "key":
             return any(len(rows) for key in pages for rows in versions.rows_of(version, key))
-        return any(has_key(versions.stores, path, pages, self.page_column) for path in version.paths)
+        return any(
+            has_key(versions.stores, path, pages, self.page_column) for path in version.paths
+        )
 
     def _may_be_the_last(self, versions: Versions, found: list[Finding]) -> bool:
         """Say whether damaged versions are the last of their data.

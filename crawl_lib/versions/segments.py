@@ -90,13 +90,17 @@ def find_segments(stores: Stores, known: Collection[str]) -> SegmentInputs:
     return SegmentInputs(stores, there, tuple(_taken_out(stores, there)), found)
 
 
-def give_segments(stores: Stores, engine: Engine, table: str, segments: Sequence[SegmentRef], name: str) -> None:
+def give_segments(
+    stores: Stores, engine: Engine, table: str, segments: Sequence[SegmentRef], name: str
+) -> None:
     """Make an engine's table of one of the segments' tables.
 
     `PAGES_NAME` or `LINKS_NAME`. The digest of each was compared then. Raises DamagedFileError naming the file,
     StorageError, StoppedError.
     """
-    paths = [SegmentReader(stores.storage, segment.path).verified(name, stores) for segment in segments]
+    paths = [
+        SegmentReader(stores.storage, segment.path).verified(name, stores) for segment in segments
+    ]
     engine.tables(table, paths, LINKS_SCHEMA if name == LINKS_NAME else PAGES_SCHEMA)
 
 

@@ -115,7 +115,11 @@ class Versions:
         `.damaged-<number>-<time>`.
         """
         storage = self.stores.storage
-        names = [entry.name for entry in storage.list(self.folder)] if storage.exists(self.folder) else []
+        names = (
+            [entry.name for entry in storage.list(self.folder)]
+            if storage.exists(self.folder)
+            else []
+        )
         return sorted(name for name in names if name.startswith(FileName.DAMAGED_PREFIX))
 
     def next_number(self) -> int:
@@ -123,7 +127,9 @@ class Versions:
 
         It is above all that exist: complete, damaged or set aside.
         """
-        aside = (name.removeprefix(FileName.DAMAGED_PREFIX).partition("-")[0] for name in self.aside())
+        aside = (
+            name.removeprefix(FileName.DAMAGED_PREFIX).partition("-")[0] for name in self.aside()
+        )
         return max([0, *self.numbers(), *map(int, aside)]) + 1
 
     def read(self, number: int) -> Version:
@@ -141,7 +147,9 @@ class Versions:
             raise DamagedFileError(f"{folder}: {problem}; {remedy}") from error
         for name, size_bytes in parts:
             if there.get(name) != size_bytes:
-                raise DamagedFileError(f"{folder}/{name}: is not there, or has not the size that was written; {remedy}")
+                raise DamagedFileError(
+                    f"{folder}/{name}: is not there, or has not the size that was written; {remedy}"
+                )
         return Version(number, folder, manifest, tuple(f"{folder}/{name}" for name, _ in parts))
 
     def newest(self) -> Version | None:
@@ -183,7 +191,9 @@ class Versions:
         for number, path in enumerate(version.paths):
             if not is_compared:
                 self._require_digest(version, number)
-            batches = parquet_batches(self.stores.storage, path, self.family.schema, columns, f"; {self.family.remedy}")
+            batches = parquet_batches(
+                self.stores.storage, path, self.family.schema, columns, f"; {self.family.remedy}"
+            )
             yield from self.stores.until_stopped(batches)
 
     def rows_of(self, version: Version, key: bytes) -> Iterator[pa.RecordBatch]:
@@ -197,7 +207,9 @@ class Versions:
             if part["first_key"] <= key.hex() <= part["last_key"]:
                 with open_parquet(storage, path, schema, remedy) as table:
                     if (rows := table.rows) != part["rows"]:
-                        raise DamagedFileError(f"{path}: has {rows} rows, and {part['rows']} were written{remedy}")
+                        raise DamagedFileError(
+                            f"{path}: has {rows} rows, and {part['rows']} were written{remedy}"
+                        )
                     yield from self.stores.until_stopped(find_rows(table, key))
 
     def check(self, *, full: bool = True) -> list[Finding]:
@@ -233,8 +245,13 @@ class Versions:
     def _require_digest(self, version: Version, number: int) -> None:
         """Compare a part with its digest."""
         path = version.paths[number]
-        if stored_digest(self.stores.storage, path, self.stores) != version.manifest["parts"][number]["sha256"]:
-            raise DamagedFileError(f"{path}: is not what was written (SHA-256); {self.family.remedy}")
+        if (
+            stored_digest(self.stores.storage, path, self.stores)
+            != version.manifest["parts"][number]["sha256"]
+        ):
+            raise DamagedFileError(
+                f"{path}: is not what was written (SHA-256); {self.family.remedy}"
+            )
 
 
 def find_rows(table: ParquetTable, key: bytes) -> Iterator[pa.RecordBatch]:
@@ -256,7 +273,9 @@ def find_rows(table: ParquetTable, key: bytes) -> Iterator[pa.RecordBatch]:
         yield from found.filter(pc.equal(found.column("key"), wanted)).to_batches()
 
 
-def _first_group(table: ParquetTable, key: bytes, ends: Callable[[int], tuple[bytes, bytes]]) -> int:
+def _first_group(
+    table: ParquetTable, key: bytes, ends: Callable[[int], tuple[bytes, bytes]]
+) -> int:
     """Find the first row group that may have a key.
 
     Its last key is not less than the key. `ends`: reads the ends of a group. The footer tells the last key of each

@@ -108,7 +108,12 @@ class VersionWork:
         try:
             with scratch_folder(stores.config, f"work-{uuid.uuid4().hex}") as scratch:
                 room = Workplace(
-                    stores.storage, scratch, f"{folder}/engine", limits.memory_bytes, stores, limits.max_bytes
+                    stores.storage,
+                    scratch,
+                    f"{folder}/engine",
+                    limits.memory_bytes,
+                    stores,
+                    limits.max_bytes,
                 )
                 with open_engine(stores.secrets.dfs.applied(stores.config), room) as engine:
                     yield cls(stores, engine, stores.storage, folder, scratch)
@@ -157,8 +162,15 @@ class VersionWork:
         path = f"{self.folder}/{name}.parquet"
         # Without dictionaries: most texts are URLs, for which these take twice as long, and more room. Without
         # statistics: where a column has one text and nulls, DuckDB 1.5 takes each row for a null (`is null`).
-        options: dict[str, Any] = {"compression": "zstd", "use_dictionary": False, "write_statistics": False}
-        with self.tables.open_write(path) as file, pq.ParquetWriter(file, schema, **options) as writer:
+        options: dict[str, Any] = {
+            "compression": "zstd",
+            "use_dictionary": False,
+            "write_statistics": False,
+        }
+        with (
+            self.tables.open_write(path) as file,
+            pq.ParquetWriter(file, schema, **options) as writer,
+        ):
             for rows in chain(first, waiting):
                 writer.write_table(rows.cast(schema))
         return path
@@ -171,7 +183,8 @@ def columns(text: str) -> pa.Schema:
     """
     pairs = (words.split() for words in text.split(","))
     fields: list[pa.Field[Any]] = [
-        pa.field(name, _TYPES[kind.rstrip("!")], nullable=not kind.endswith("!")) for name, kind in pairs
+        pa.field(name, _TYPES[kind.rstrip("!")], nullable=not kind.endswith("!"))
+        for name, kind in pairs
     ]
     return pa.schema(fields)
 

@@ -69,8 +69,17 @@ def seal_version(
     hidden = versions.hidden(number)
     try:
         filled = fill(hidden)
-        parts = [*filled.parts, *_unhashed(versions.stores, hidden, {part["name"] for part in filled.parts})]
-        manifest = {**facts, "format_version": SEALED_VERSION, "version": number, **filled.facts, "parts": parts}
+        parts = [
+            *filled.parts,
+            *_unhashed(versions.stores, hidden, {part["name"] for part in filled.parts}),
+        ]
+        manifest = {
+            **facts,
+            "format_version": SEALED_VERSION,
+            "version": number,
+            **filled.facts,
+            "parts": parts,
+        }
         storage.write_bytes(f"{hidden}/{MANIFEST_FILE}", write_json_bytes(manifest))
         reached("versions.written")
         storage.rename(hidden, folder)
@@ -97,7 +106,9 @@ def _unhashed(stores: Stores, hidden: str, hashed: Collection[str]) -> Iterator[
 
 
 def make_version(
-    versions: Versions, rows: Callable[[VersionWork], Iterator[pa.RecordBatch]], facts: dict[str, Any]
+    versions: Versions,
+    rows: Callable[[VersionWork], Iterator[pa.RecordBatch]],
+    facts: dict[str, Any],
 ) -> Version | None:
     """Write the next version.
 
@@ -142,7 +153,9 @@ class _Parts:
         while first is not None or not self.entries:
             first = self._part(first, waiting)
 
-    def _part(self, first: pa.RecordBatch | None, rest: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+    def _part(
+        self, first: pa.RecordBatch | None, rest: Iterator[pa.RecordBatch]
+    ) -> pa.RecordBatch | None:
         """Write one part; return the next one's first batch."""
         stores, family = self.versions.stores, self.versions.family
         name, rows, keys = f"part-{len(self.entries):05d}.parquet", 0, [b"", b""]
@@ -167,7 +180,9 @@ class _Parts:
                     first = next(rest, None)
         entry = {"name": name, "rows": rows, "first_key": keys[0].hex(), "last_key": keys[1].hex()}
         self.rows += rows
-        self.entries.append({**entry, "size_bytes": hashed.size_bytes, "sha256": hashed.digest.hexdigest()})
+        self.entries.append(
+            {**entry, "size_bytes": hashed.size_bytes, "sha256": hashed.digest.hexdigest()}
+        )
         return first
 
 

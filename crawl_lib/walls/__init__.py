@@ -13,9 +13,23 @@ from crawl_lib.lazy import loads_later
 
 if TYPE_CHECKING:
     from crawl_lib.walls.calls import NO_FILTER_TEXT, can_filter, refuse_calls
-    from crawl_lib.walls.forkserver import WORKER, Forked, die_with_parent, ended, fork_server, serve
+    from crawl_lib.walls.forkserver import (
+        WORKER,
+        Forked,
+        die_with_parent,
+        ended,
+        fork_server,
+        serve,
+    )
     from crawl_lib.walls.process import allow_descriptors, bar_packages, keep_memory
-    from crawl_lib.walls.sandbox import NONE_TEXT, clean_environment, data_bytes, landlock_abi, set_limits, shut_in
+    from crawl_lib.walls.sandbox import (
+        NONE_TEXT,
+        clean_environment,
+        data_bytes,
+        landlock_abi,
+        set_limits,
+        shut_in,
+    )
 else:
     # `process` bars packages before anything else is loaded.
     __getattr__ = loads_later(
@@ -24,6 +38,13 @@ else:
             "calls": ("NO_FILTER_TEXT", "can_filter", "refuse_calls"),
             "forkserver": ("WORKER", "Forked", "die_with_parent", "ended", "fork_server", "serve"),
             "process": ("allow_descriptors", "bar_packages", "keep_memory"),
-            "sandbox": ("NONE_TEXT", "clean_environment", "data_bytes", "landlock_abi", "set_limits", "shut_in"),
+            "sandbox": (
+                "NONE_TEXT",
+                "clean_environment",
+                "data_bytes",
+                "landlock_abi",
+                "set_limits",
+                "shut_in",
+            ),
         },
     )

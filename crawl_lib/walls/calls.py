@@ -141,7 +141,9 @@ def refuse_calls(*, forks: bool, internet: bool, limits: bool) -> str:
     code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in steps))
     program = struct.pack("@HP", len(steps), ctypes.addressof(code))
     ctypes.CDLL(None).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    return NO_FILTER_TEXT if _seccomp(machine, _SET_MODE_FILTER, _SPECULATION_ALLOWED, program) else ""
+    return (
+        NO_FILTER_TEXT if _seccomp(machine, _SET_MODE_FILTER, _SPECULATION_ALLOWED, program) else ""
+    )
 
 
 def _seccomp(machine: str, operation: int, flags: int, argument: object) -> int:
@@ -170,26 +172,38 @@ def _rules(*, forks: bool, internet: bool, limits: bool) -> dict[str, list[_Step
     The body of a rule ends in a return.
     """
     families = (socket.AF_INET, socket.AF_INET6) if internet else ()
-    protocols = (0, socket.IPPROTO_TCP, socket.IPPROTO_UDP)  # not SCTP, nor what asks for raw packets
+    protocols = (
+        0,
+        socket.IPPROTO_TCP,
+        socket.IPPROTO_UDP,
+    )  # not SCTP, nor what asks for raw packets
     rules = {
-        "socket": _only_if([(0, _WORD, families), (2, _TYPES, _STREAM_OR_DATAGRAM), (4, _WORD, protocols)]),
+        "socket": _only_if(
+            [(0, _WORD, families), (2, _TYPES, _STREAM_OR_DATAGRAM), (4, _WORD, protocols)]
+        ),
         # A pair of datagram sockets is connected, and may still send to any path.
         "socketpair": _only_if([(2, _TYPES, (socket.SOCK_STREAM, socket.SOCK_SEQPACKET))]),
     }
     rules |= dict.fromkeys(("execve", "execveat", "listen"), _refuse(errno.EACCES))
     rules |= dict.fromkeys(_OTHER_PROCESSES, _refuse(errno.EPERM))
     # Programs that know these calls have another way without them.
-    rules |= dict.fromkeys(("io_uring_setup", "io_uring_enter", "io_uring_register"), _refuse(errno.ENOSYS))
+    rules |= dict.fromkeys(
+        ("io_uring_setup", "io_uring_enter", "io_uring_register"), _refuse(errno.ENOSYS)
+    )
     if not forks:
         rules |= {
             "clone": _only_if([(0, _CLONE_THREAD, (_CLONE_THREAD,))], errno.EPERM),
             "clone3": _refuse(errno.ENOSYS),  # its flags lie in memory, where no filter sees them
             "mmap": _only_if([(6, _UNCOUNTED, (0, _MAP_SHARED, _MAP_ANONYMOUS))], errno.EPERM),
         }
-        rules |= dict.fromkeys(("fork", "vfork", "memfd_create", "memfd_secret", "shmget"), _refuse(errno.EPERM))
+        rules |= dict.fromkeys(
+            ("fork", "vfork", "memfd_create", "memfd_secret", "shmget"), _refuse(errno.EPERM)
+        )
     if not limits:
         rules["setrlimit"] = _refuse(errno.EPERM)
-        rules["prlimit64"] = _only_if([(4, _WORD, (0,)), (5, _WORD, (0,))], errno.EPERM)  # a limit may be read
+        rules["prlimit64"] = _only_if(
+            [(4, _WORD, (0,)), (5, _WORD, (0,))], errno.EPERM
+        )  # a limit may be read
     return rules
 
 

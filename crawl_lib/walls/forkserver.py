@@ -68,7 +68,9 @@ def fork_child(run: Callable[[], int]) -> int:
         die_with_parent(parent)
         code = run()
     except BaseException:
-        sys.stderr.writelines(f"{printable(line)}\n" for line in traceback.format_exc().splitlines())
+        sys.stderr.writelines(
+            f"{printable(line)}\n" for line in traceback.format_exc().splitlines()
+        )
     finally:
         sys.stderr.flush()
         os._exit(code)
@@ -125,7 +127,9 @@ class Forked:
         while self.returncode is None and left_s >= 0 and poll.poll(1000 * left_s):
             if not self.read():
                 code = self.server.ask(f"wait {self.pid}")
-                self.returncode = -signal.SIGKILL if code is None else code  # it dies with the server
+                self.returncode = (
+                    -signal.SIGKILL if code is None else code
+                )  # it dies with the server
             left_s = end_s - time.monotonic()
         return self.returncode
 
@@ -144,7 +148,15 @@ class ForkServer:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_BACK)
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", _SERVER, str(os.getpid()), str(theirs.fileno()), *other],
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    _SERVER,
+                    str(os.getpid()),
+                    str(theirs.fileno()),
+                    *other,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
@@ -176,7 +188,9 @@ class ForkServer:
             return Forked(self, pid, stdout)
         os.close(stdout)
         if pid is None:
-            raise KrakeError(f"fetching processes cannot be started: {self._why_gone()}; run the task again")
+            raise KrakeError(
+                f"fetching processes cannot be started: {self._why_gone()}; run the task again"
+            )
         raise OSError(-pid, os.strerror(-pid))
 
     def ask(self, order: str, descriptors: Sequence[int] = ()) -> int | None:
@@ -267,11 +281,15 @@ def serve(parent: int, descriptor: int, run: Callable[[], int]) -> None:
                 case [b"kill", pid, number]:
                     os.kill(int(pid), int(number))
                 case [b"wait", pid]:
-                    os.kill(int(pid), signal.SIGKILL)  # it is dead, unless it has closed its output to hide
+                    os.kill(
+                        int(pid), signal.SIGKILL
+                    )  # it is dead, unless it has closed its output to hide
                     answer = os.waitstatus_to_exitcode(os.waitpid(int(pid), 0)[1])
                 case _:
                     return
-            task.send(b"%d" % answer)  # of `fork`: only now is the new process the one that holds the lock
+            task.send(
+                b"%d" % answer
+            )  # of `fork`: only now is the new process the one that holds the lock
 
 
 def _be(task: socket.socket, descriptors: Sequence[int], run: Callable[[], int]) -> int:

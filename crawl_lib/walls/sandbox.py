@@ -29,7 +29,14 @@ from crawl_lib.durable import KILL_VARIABLE
 LET_THROUGH = frozenset(
     {
         # The places of Python and its libraries, and the encoding of file names.
-        *("HOME", "LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH", "PYTHONUSERBASE", "PYTHONNOUSERSITE"),
+        *(
+            "HOME",
+            "LD_LIBRARY_PATH",
+            "PYTHONHOME",
+            "PYTHONPATH",
+            "PYTHONUSERBASE",
+            "PYTHONNOUSERSITE",
+        ),
         *("PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX", "PYTHONUTF8"),
         *("LANG", "LC_ALL", "LC_CTYPE", "TZ"),
         # Trusted certificates, and settings of the system's resolver.
@@ -43,7 +50,13 @@ NONE_TEXT = "fetching processes may open whatever their user may: this kernel ha
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION_FLAG, _PATH_BENEATH = 1, 1
 _PR_SET_NO_NEW_PRIVS = 38
-_WRITE_FILE, _READ_FILE, _READ_DIR, _REMOVE_FILE, _MAKE_FILE = 1 << 1, 1 << 2, 1 << 3, 1 << 5, 1 << 8
+_WRITE_FILE, _READ_FILE, _READ_DIR, _REMOVE_FILE, _MAKE_FILE = (
+    1 << 1,
+    1 << 2,
+    1 << 3,
+    1 << 5,
+    1 << 8,
+)
 _TRUNCATE = 1 << 14
 _KINDS_OF_FILES = {1: 13, 2: 14, 3: 15, 5: 16}
 """By ABI: how many kinds of access to files it knows; the bits of all are asked for."""
@@ -58,8 +71,21 @@ _OF_FILES = _WRITE_FILE | _READ_FILE | _TRUNCATE
 
 SYSTEM_FILES = (
     *("/etc/resolv.conf", "/run/systemd/resolve", "/run/NetworkManager", "/run/resolvconf"),
-    *("/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf", "/etc/services", "/etc/svc.conf"),
-    *("/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/openssl.cnf", "/etc/pki/tls/certs", "/etc/pki/ca-trust"),
+    *(
+        "/etc/hosts",
+        "/etc/nsswitch.conf",
+        "/etc/host.conf",
+        "/etc/gai.conf",
+        "/etc/services",
+        "/etc/svc.conf",
+    ),
+    *(
+        "/etc/ssl/certs",
+        "/etc/ssl/cert.pem",
+        "/etc/ssl/openssl.cnf",
+        "/etc/pki/tls/certs",
+        "/etc/pki/ca-trust",
+    ),
     *("/etc/ca-certificates", "/usr/share/ca-certificates", "/usr/local/share/ca-certificates"),
     *("/etc/ld.so.cache", "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"),
     *("/etc/localtime", "/usr/share/zoneinfo", "/dev/null", "/dev/urandom"),
@@ -86,7 +112,10 @@ def data_bytes() -> int:
     Call this before `shut_in`, which bars /proc.
     """
     try:
-        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5]) * resource.getpagesize()
+        return (
+            int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5])
+            * resource.getpagesize()
+        )
     except OSError:
         return 64 << 20
 
@@ -123,8 +152,12 @@ def shut_in(*, read: Iterable[Path | str], write: Iterable[Path | str]) -> str:
     import ssl  # noqa: PLC0415 - only the process that fetches has it loaded
 
     try:
-        of_ssl = ssl.get_default_verify_paths()  # what OpenSSL, or `SSL_CERT_FILE` and `SSL_CERT_DIR`, name
-        certificates = filter(None, (of_ssl.cafile, of_ssl.capath, of_ssl.openssl_cafile, of_ssl.openssl_capath))
+        of_ssl = (
+            ssl.get_default_verify_paths()
+        )  # what OpenSSL, or `SSL_CERT_FILE` and `SSL_CERT_DIR`, name
+        certificates = filter(
+            None, (of_ssl.cafile, of_ssl.capath, of_ssl.openssl_cafile, of_ssl.openssl_capath)
+        )
         for path in {*SYSTEM_FILES, *certificates, *_python_files(), *map(str, read)}:
             _let_in(rules, path, READ & handled)
         for path in map(str, write):
@@ -159,8 +192,16 @@ def _python_files() -> set[str]:
     Other places in `sys.path` add only the imported modules. A place there may be a project's folder, in which the
     config, or the queues, lie too.
     """
-    installed = {str(Path(prefix) / "lib") for prefix in (sys.prefix, sys.exec_prefix, sys.base_prefix)}
-    installed |= {entry for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")}
+    installed = {
+        str(Path(prefix) / "lib") for prefix in (sys.prefix, sys.exec_prefix, sys.base_prefix)
+    }
+    installed |= {
+        entry for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")
+    }
     modules = [module for name, module in list(sys.modules.items()) if "." not in name]
-    places = [place for one in modules for place in getattr(one, "__path__", None) or [getattr(one, "__file__", None)]]
+    places = [
+        place
+        for one in modules
+        for place in getattr(one, "__path__", None) or [getattr(one, "__file__", None)]
+    ]
     return installed.union(place for place in places if place and place.startswith("/"))

@@ -5,7 +5,17 @@ How data flows: `scan` reads records of Krake's own files and goes on behind dam
 them. The records that Krake writes are made in `crawl_lib.segment`.
 """
 
-from crawl_lib.warc.reading import NOT_OWN, Damage, FileId, WarcRecord, Whole, read_archive, read_one, scan, walk
+from crawl_lib.warc.reading import (
+    NOT_OWN,
+    Damage,
+    FileId,
+    WarcRecord,
+    Whole,
+    read_archive,
+    read_one,
+    scan,
+    walk,
+)
 from crawl_lib.warc.text import (
     END,
     base32,

@@ -153,7 +153,9 @@ def read_one(data: bytes, offset: int, where: str) -> WarcRecord:
         raise DamagedFileError(f"{where}: no gzip member at byte {offset}: {error}") from None
 
 
-def walk(file: BinaryIO, damage: Counter[str] | None = None, file_id: FileId | None = None) -> Iterator[WarcRecord]:
+def walk(
+    file: BinaryIO, damage: Counter[str] | None = None, file_id: FileId | None = None
+) -> Iterator[WarcRecord]:
     """Yield the records of one of Krake's own files.
 
     Records come in file order, until the file's end or the first damage.
@@ -201,7 +203,9 @@ def scan(
             yield Whole(record, raw.take(member.size), file_id.owns(record))
 
 
-def read_archive(file: BinaryIO, max_record_bytes: int = MAX_RECORD_BYTES) -> Iterator[WarcRecord | Damage]:
+def read_archive(
+    file: BinaryIO, max_record_bytes: int = MAX_RECORD_BYTES
+) -> Iterator[WarcRecord | Damage]:
     """Yield an archive's records and damage, in file order.
 
     The writer may be any. `file`: at its beginning, seekable. Offsets are those of the gzip member or, in a plain file,
@@ -339,7 +343,9 @@ class _Effort:
         return self.spent <= TIMES_INFLATED * self.seen
 
 
-def _skip_to_member(raw: _Buffer, effort: _Effort, magic: bytes = _GZIP_MAGIC, mark: bytes = b"") -> None:
+def _skip_to_member(
+    raw: _Buffer, effort: _Effort, magic: bytes = _GZIP_MAGIC, mark: bytes = b""
+) -> None:
     """Skip to the next place where a record may begin.
 
     Without one, skip to the end.
@@ -488,7 +494,9 @@ def _read_arc(file: BinaryIO, max_bytes: int) -> Iterator[WarcRecord | Damage]:
     records = ArchiveIterator(plain, no_record_parse=True, arc2warc=True)
     # A line is put together of many small pieces, which takes time quadratic in its length.
     read_line = records.reader.readline
-    records.reader.readline = lambda length=MAX_ARC_LINE_BYTES: read_line(min(length, MAX_ARC_LINE_BYTES))
+    records.reader.readline = lambda length=MAX_ARC_LINE_BYTES: read_line(
+        min(length, MAX_ARC_LINE_BYTES)
+    )
     offset = 0
     while True:
         try:

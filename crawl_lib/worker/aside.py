@@ -48,7 +48,11 @@ class Aside:
     """
 
     def __init__(
-        self, config: Config, directory: Path, own_bytes: int, stop: Callable[[], bool] = lambda: False
+        self,
+        config: Config,
+        directory: Path,
+        own_bytes: int,
+        stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self._directory = directory
         self._stop = stop
@@ -85,7 +89,15 @@ class Aside:
         `links`: read the page, if there is one. Only one request may be open at a time.
         """
         path, head_bytes = str(self._directory / position.warc_file), len(fetched.head)
-        message = [path, position.offset, position.length, head_bytes, fetched.url, fetched.outcome, fetched.truncated]
+        message = [
+            path,
+            position.offset,
+            position.length,
+            head_bytes,
+            fetched.url,
+            fetched.outcome,
+            fetched.truncated,
+        ]
         self._socket.send(json.dumps([*message, links, fetched.time]).encode())
 
     def answer(self) -> tuple[Reading, Pieces] | None:
@@ -96,7 +108,9 @@ class Aside:
         """
         while not self.is_ready(_POLL_MS):  # a loop makes the socket one that does not wait
             if self._stop():
-                raise StoppedError("stopped while a large page was read; run the task again to go on")
+                raise StoppedError(
+                    "stopped while a large page was read; run the task again to go on"
+                )
         data, descriptors, _, _ = socket.recv_fds(self._socket, _MAX_MESSAGE_BYTES, 1)
         if not data:
             raise KrakeError("the process that reads large pages died; run the task again")
@@ -122,7 +136,9 @@ def _pieces(file: IO[bytes]) -> Pieces:
 def _serve(task: socket.socket, reader: Reader, most_bytes: int) -> int:
     """Fork a child for each message, until the socket closes."""
     # Only the socket and standard error are open: the ends of the worker's pipes and locks say who is alive.
-    for number, end in enumerate(os.pipe()):  # nothing is read or written there, and no file is opened for it
+    for number, end in enumerate(
+        os.pipe()
+    ):  # nothing is read or written there, and no file is opened for it
         os.dup2(end, number)
     os.closerange(3, task.fileno())
     os.closerange(task.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
@@ -139,7 +155,10 @@ def _serve(task: socket.socket, reader: Reader, most_bytes: int) -> int:
 
 def _read_limited(message: list[Any], reader: Reader, file: int, most_bytes: int) -> int:
     try:
-        for number in (signal.SIGXCPU, signal.SIGALRM):  # not SIGTERM: sent to all of a group, it is not the page's
+        for number in (
+            signal.SIGXCPU,
+            signal.SIGALRM,
+        ):  # not SIGTERM: sent to all of a group, it is not the page's
             signal.signal(number, signal.SIG_DFL)
         set_limits(DATA=most_bytes, CPU=CPU_S, FSIZE=ANSWER_BYTES, CORE=0, NOFILE=DESCRIPTORS)
         refuse_calls(forks=False, internet=False, limits=False)
@@ -160,7 +179,12 @@ def _read(message: list[Any], reader: Reader, out: IO[bytes]) -> None:
         file.seek(offset)
         block = read_one(file.read(length), offset, path).block
     fetched = Fetched(
-        url, time, Outcome(outcome), head=block[:head_bytes], body=block[head_bytes:], truncated=truncated
+        url,
+        time,
+        Outcome(outcome),
+        head=block[:head_bytes],
+        body=block[head_bytes:],
+        truncated=truncated,
     )
     del block  # its memory is the page's
     headers = parse_head(fetched.head)

@@ -52,7 +52,9 @@ class Discovery:
         self._filter = url_filter
         self._writer = writer
         self._widens = seeds_widen_scope
-        self._owner_index = Owners(nodes).index if config.frontier.routing == "host" else lambda host: own_index
+        self._owner_index = (
+            Owners(nodes).index if config.frontier.routing == "host" else lambda host: own_index
+        )
         normalize = url_filter.chain.normalize if url_filter.chain.normalizes else None
         self._resolver = LinkResolver(config.urls.max_length_chars, normalize)
         self._rows = LinkRows()
@@ -61,7 +63,13 @@ class Discovery:
         """Called for each URL that is handed on: the page that it was found on, its key and its host."""
 
     def links(
-        self, taken: TakenUrl, page: ParsedPage, nofollow: bool, start: int = 0, *, is_similar: bool = False
+        self,
+        taken: TakenUrl,
+        page: ParsedPage,
+        nofollow: bool,
+        start: int = 0,
+        *,
+        is_similar: bool = False,
     ) -> None:
         """Write the links of a page, and hand on the accepted ones.
 
@@ -88,7 +96,9 @@ class Discovery:
             self._judge(taken, ask, start)
         self._write(taken, self._rows)
 
-    def _unjudged(self, rows: LinkRows, taken: TakenUrl, links: bytes, base: str, how: int) -> list[Ask]:
+    def _unjudged(
+        self, rows: LinkRows, taken: TakenUrl, links: bytes, base: str, how: int
+    ) -> list[Ask]:
         """Resolve the references of a page; return the URLs to judge."""
         if new := rows.look(links, base, how):
             self._resolver.enter(base)
@@ -115,19 +125,30 @@ class Discovery:
         """Write the requisites of a page, and hand them on."""
         steps = taken.queued.requisite + 1
         if steps > MOST_STEPS:
-            self._writer.part.counts.rejections[Rejection.REQUISITE_DEPTH] += count_links(page.requisites)
+            self._writer.part.counts.rejections[Rejection.REQUISITE_DEPTH] += count_links(
+                page.requisites
+            )
             return
         letters, rows = page.requisites.split(b"\0")[::TEXTS_OF_LINK], self._needed.rows
         for ask in self._unjudged(rows, taken, page.requisites, page.base, REQUISITES):
             target = Target(ask.text, ask.key, host_of(ask.text), None)
-            accepted, rule, lasts = self._needed.judge(taken, target.url, target.host, letters[ask.link][:1])
+            accepted, rule, lasts = self._needed.judge(
+                taken, target.url, target.host, letters[ask.link][:1]
+            )
             rows.judge(ask.number, accepted, rule, lasts)
             if accepted and rows.send(ask.number, taken.position):
                 self._hand_on(taken, target, ask.link, steps, 0, requisite=steps)
         self._write(taken, rows)
 
     def _hand_on(
-        self, taken: TakenUrl, target: Target, index: int, depth: int, redirects: int, *, requisite: int = 0
+        self,
+        taken: TakenUrl,
+        target: Target,
+        index: int,
+        depth: int,
+        redirects: int,
+        *,
+        requisite: int = 0,
     ) -> None:
         """Hand a discovered URL on.
 
@@ -152,7 +173,12 @@ class Discovery:
         first link, where links come a part at a time.
         """
         taken = TakenUrl(_ROBOTS_POSITION, key_of(url), QueuedUrl(url))
-        self.links(taken, ParsedPage("", None, None, None, None, url, links, nofollow=False, links_cut=0), False, start)
+        self.links(
+            taken,
+            ParsedPage("", None, None, None, None, url, links, nofollow=False, links_cut=0),
+            False,
+            start,
+        )
 
     def redirect(self, taken: TakenUrl, url: str, location: str) -> str | None:
         """Hand the target of a redirect on, and return its URL.
@@ -167,9 +193,15 @@ class Discovery:
             return None
         redirects, requisite = taken.queued.redirects + 1, taken.queued.requisite
         if requisite:
-            rows, (accepted, rule) = self._needed.rows, self._needed.verdict(taken, target.url, target.host)
+            rows, (accepted, rule) = (
+                self._needed.rows,
+                self._needed.verdict(taken, target.url, target.host),
+            )
         else:
-            rows, (accepted, rule) = self._rows, self._filter.verdict(target.url, target.host, taken.queued.depth)
+            rows, (accepted, rule) = (
+                self._rows,
+                self._filter.verdict(target.url, target.host, taken.queued.depth),
+            )
         if redirects > self._max_redirects:
             self._writer.part.counts.rejections[Rejection.REDIRECT_LIMIT] += 1
         elif accepted or (self._widens and rule == Rejection.SCOPE and taken.queued.depth == 0):

@@ -91,7 +91,9 @@ class ReadingNotes:
     def _write(self, lines: list[str]) -> None:
         try:  # two lines for each page: a context manager would take as long as all else
             if self._descriptor is None:
-                self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+                self._descriptor = os.open(
+                    self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666
+                )
                 self._closer = weakref.finalize(self, os.close, self._descriptor)
             os.write(self._descriptor, "\n".join([*lines, ""]).encode())
         except OSError as error:
@@ -150,7 +152,10 @@ class LargePages:
     """
 
     def __init__(
-        self, aside: Aside | None, notes: ReadingNotes, write: Callable[[Handled, Reading, Pieces], Steps]
+        self,
+        aside: Aside | None,
+        notes: ReadingNotes,
+        write: Callable[[Handled, Reading, Pieces], Steps],
     ) -> None:
         self._aside = aside
         self._notes = notes
@@ -279,7 +284,9 @@ class LargePages:
             self._read = asked  # for `withdraw`; where the reader died, the page may be why
             raise
         if links and answer is None:
-            self._waiting.appendleft(handled)  # again, or, if that was the last time, for the facts alone
+            self._waiting.appendleft(
+                handled
+            )  # again, or, if that was the last time, for the facts alone
         else:
             reading, pieces = answer or (UNREADABLE, iter(()))
             if links:

@@ -18,7 +18,15 @@ from typing import Any
 
 from crawl_lib.config import Config
 from crawl_lib.durable import reached
-from crawl_lib.parse import Headers, Metadata, ParsedPage, count_links, parse_head, require_scanner, x_robots_nofollow
+from crawl_lib.parse import (
+    Headers,
+    Metadata,
+    ParsedPage,
+    count_links,
+    parse_head,
+    require_scanner,
+    x_robots_nofollow,
+)
 from crawl_lib.records import Fetched, TakenUrl, metadata_with_list
 from crawl_lib.scoring import load_plugins, note
 from crawl_lib.segment import PageRow, PartWriter, Position, payload_of
@@ -85,8 +93,12 @@ class PageHandler:
         self.patterns = Patterns({}, None, Path())
         self.texts = Texts()
         self.rule_errors = url_filter.chain.errors
-        self._plugins = [one for one in load_plugins(config.scoring) if one.after_parsing is not None]
-        self._discovery = Discovery(config, nodes, own_index, url_filter, writer, seeds_widen_scope=seeds_widen_scope)
+        self._plugins = [
+            one for one in load_plugins(config.scoring) if one.after_parsing is not None
+        ]
+        self._discovery = Discovery(
+            config, nodes, own_index, url_filter, writer, seeds_widen_scope=seeds_widen_scope
+        )
 
     def count_texts(self, texts: Texts) -> None:
         """Have pages counted by their words. Before the first fetch."""
@@ -179,7 +191,11 @@ class PageHandler:
         full = [self.texts.is_full(taken) for taken, *_ in found]
         with self._notes.in_turn() as noted:
             for (taken, page, nofollow), is_full in zip(found, full, strict=True):
-                if count_links(page.links) > SLICE_LINKS or len(page.links) > SLICE_BYTES or time.monotonic() > end_s:
+                if (
+                    count_links(page.links) > SLICE_LINKS
+                    or len(page.links) > SLICE_BYTES
+                    or time.monotonic() > end_s
+                ):
                     noted.end()  # steps may run at once, and have notes of their own
                     self.large.add(self._link_steps(taken, slices(page), nofollow, is_full))
                 else:
@@ -202,9 +218,13 @@ class PageHandler:
         self.texts.note(taken, fetched, reading.page.words if reading.page else None)
         self.texts.count()
         is_full = self.texts.is_full(taken)
-        yield from self._link_steps(taken, chain([first] if first else [], pieces), nofollow, is_full)
+        yield from self._link_steps(
+            taken, chain([first] if first else [], pieces), nofollow, is_full
+        )
 
-    def _page(self, taken: TakenUrl, fetched: Fetched, position: Position) -> tuple[ParsedPage | None, bool]:
+    def _page(
+        self, taken: TakenUrl, fetched: Fetched, position: Position
+    ) -> tuple[ParsedPage | None, bool]:
         """Write the row of `pages`.
 
         Returns the page, if there is one, and whether the page says nofollow.
@@ -215,7 +235,9 @@ class PageHandler:
         headers = parse_head(fetched.head)
         if fetched.revisits is not None:
             return None, self._row((taken, fetched, position), headers, UNREAD)
-        content = (self._reader.small_content if self._has_aside else self._reader.content)(headers, fetched)
+        content = (self._reader.small_content if self._has_aside else self._reader.content)(
+            headers, fetched
+        )
         if content is None:
             self.patterns.note(taken, fetched, None, b"")
             self.large.read(taken, fetched, position)
@@ -225,10 +247,16 @@ class PageHandler:
         if self._notes.is_barred(taken.position):
             reading = barred(reading)
         elif self._reader.is_page(headers, fetched.outcome, reading.mime, content.data):
-            read = partial(self._reader.page, headers, fetched.url, content, reading.mime, fetched.time)
-            reading = reading._replace(page=self._noted(taken, read) if len(content.data) > NOTED_BYTES else read())
+            read = partial(
+                self._reader.page, headers, fetched.url, content, reading.mime, fetched.time
+            )
+            reading = reading._replace(
+                page=self._noted(taken, read) if len(content.data) > NOTED_BYTES else read()
+            )
         if self.texts.counts:
-            self.texts.note(taken, fetched, self._reader.words(headers, fetched.outcome, content, reading))
+            self.texts.note(
+                taken, fetched, self._reader.words(headers, fetched.outcome, content, reading)
+            )
         return reading.page, self._row((taken, fetched, position), headers, reading)
 
     def _noted(self, taken: TakenUrl, read: Callable[[], ParsedPage]) -> ParsedPage:
@@ -241,7 +269,9 @@ class PageHandler:
         row, counts = PageRow(*_always(taken, fetched, position)), self._writer.part.counts
         if fetched.outcome is Outcome.FILTERED:
             if target := target_of_error(fetched.error):
-                row = row._replace(redirect_url=self._discovery.redirect(taken, fetched.url, target))
+                row = row._replace(
+                    redirect_url=self._discovery.redirect(taken, fetched.url, target)
+                )
             counts.rejections[Rejection.SIMILAR] += fetched.error.startswith(SIMILAR)
         self._writer.part.pages.add(row)
 
@@ -272,7 +302,9 @@ class PageHandler:
         of_page = (charset, None, None, None, None) if page is None else page[:5]
         row = PageRow._make((*_always(*handled), *of_response, *of_page, *_metadata_of(page)))
         if page is not None and self._plugins:
-            row = row._replace(metadata=note(self._plugins, "after_parsing", row.metadata, row._asdict()))
+            row = row._replace(
+                metadata=note(self._plugins, "after_parsing", row.metadata, row._asdict())
+            )
         self._writer.part.pages.add(row)
         if page is None:
             return False
@@ -286,7 +318,8 @@ def _metadata_of(page: ParsedPage | None) -> tuple[str | None, ...]:
     """
     said = (page.metadata if page else None) or Metadata()
     return tuple(
-        value and value[0] for value in (said.image, said.author, said.published, said.modified, said.language)
+        value and value[0]
+        for value in (said.image, said.author, said.published, said.modified, said.language)
     )
 
 

@@ -121,7 +121,9 @@ class Patterns:
                     store.pages.save_sketches(name, noted, 2 * self._most)
             self._noted.clear()
 
-    def divided(self, items: Iterable[TakenUrl]) -> tuple[list[TakenUrl], list[TakenUrl], list[TakenUrl]]:
+    def divided(
+        self, items: Iterable[TakenUrl]
+    ) -> tuple[list[TakenUrl], list[TakenUrl], list[TakenUrl]]:
         """Divide URLs into those fetched now, those that wait, and traps.
 
         A URL waits until pages of its pattern were compared.

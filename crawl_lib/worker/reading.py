@@ -96,7 +96,10 @@ class Reader:
         None: to find that out, or to read the content, may take too long. The work is bounded.
         """
         limit = self._max_bytes
-        if headers.get("content-encoding") is not None or headers.get("transfer-encoding") is not None:
+        if (
+            headers.get("content-encoding") is not None
+            or headers.get("transfer-encoding") is not None
+        ):
             if len(fetched.body) > IN_PLACE_BYTES:
                 return None
             limit = min(IN_PLACE_BYTES, limit)
@@ -120,9 +123,13 @@ class Reader:
     def facts(self, headers: Headers, fetched: Fetched, content: Content) -> Reading:
         """Return the reading without the page."""
         data = content.data
-        payload = fetched.payload  # of most pages the content, whose digest the record has needed already
+        payload = (
+            fetched.payload
+        )  # of most pages the content, whose digest the record has needed already
         is_known = payload is not None and payload.data == data
-        digest = payload.sha1 if payload and is_known else sha1(data, usedforsecurity=False).digest()
+        digest = (
+            payload.sha1 if payload and is_known else sha1(data, usedforsecurity=False).digest()
+        )
         cut = [f"cut at {self._max_bytes} bytes"] if content.truncated else []
         error = "; ".join([*filter(None, [content.error]), *cut]) or None
         return Reading(detect_mime(headers.content_type[0], data), len(data), digest, error, None)
@@ -139,7 +146,12 @@ class Reader:
         return self._parse.sitemaps and mime in SITEMAP_TYPES and may_be_sitemap(data)
 
     def page(
-        self, headers: Headers, url: str, content: Content, mime: str | None, time: float | None = None
+        self,
+        headers: Headers,
+        url: str,
+        content: Content,
+        mime: str | None,
+        time: float | None = None,
     ) -> ParsedPage:
         """Read the page or sitemap in the content.
 
@@ -149,10 +161,17 @@ class Reader:
         """
         data, charset = content.data, headers.content_type[1]
         is_cut = content.truncated or content.broken
-        common: _Common = {"url": url, "header_charset": charset, "config": self._parse, "is_cut": is_cut}
+        common: _Common = {
+            "url": url,
+            "header_charset": charset,
+            "config": self._parse,
+            "is_cut": is_cut,
+        }
         if mime in HTML_TYPES:
             facts_at = time if self._parse.facts else None
-            page = parse_html(data, user_agent=self._token, is_xml=mime == XHTML, facts_at=facts_at, **common)
+            page = parse_html(
+                data, user_agent=self._token, is_xml=mime == XHTML, facts_at=facts_at, **common
+            )
         elif mime == CSS:
             page = parse_css(data, **common)
         else:
@@ -161,7 +180,9 @@ class Reader:
         refresh = headers.get("refresh")
         return with_refresh(page, refresh, url=url, config=self._parse) if refresh else page
 
-    def words(self, headers: Headers, outcome: Outcome, content: Content, reading: Reading) -> int | None:
+    def words(
+        self, headers: Headers, outcome: Outcome, content: Content, reading: Reading
+    ) -> int | None:
         """Digest the words of a page, or of an HTML error.
 
         See `ParsedPage.words`. None: there are no words to count. An error without words does not count: it has nothing
@@ -181,7 +202,9 @@ class Reader:
         if fetched.outcome is not Outcome.OK or not self._parse.sitemaps:
             return b""
         is_cut = fetched.truncated is not None
-        return robots_sitemaps(robots_text(fetched.head, fetched.body, is_cut=is_cut, max_bytes=self._max_robots))
+        return robots_sitemaps(
+            robots_text(fetched.head, fetched.body, is_cut=is_cut, max_bytes=self._max_robots)
+        )
 
 
 def _content(headers: Headers, fetched: Fetched, limit: int) -> Content:
@@ -195,7 +218,9 @@ def barred(reading: Reading) -> Reading:
 
     See `large.ReadingNotes`.
     """
-    return reading._replace(error=BARRED if reading.error is None else f"{reading.error}; {BARRED}", page=None)
+    return reading._replace(
+        error=BARRED if reading.error is None else f"{reading.error}; {BARRED}", page=None
+    )
 
 
 def places(links: bytes) -> Iterator[tuple[int, bytes]]:

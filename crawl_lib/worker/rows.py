@@ -74,7 +74,9 @@ class LinkRows:
         query = base.find("?")
         folder = base[: base.rfind("/", 0, query if query >= 0 else len(base)) + 1].encode()
         self._links = links  # C reads these bytes until the rows are written
-        return self._asked(self._native.krake_rows_look(self._rows, links, len(links), folder, len(folder), how))
+        return self._asked(
+            self._native.krake_rows_look(self._rows, links, len(links), folder, len(folder), how)
+        )
 
     def learn(self, number: int, target: Target, lasts: bool) -> int:
         """Learn where a reference leads; return the number of the target.
@@ -83,7 +85,11 @@ class LinkRows:
         """
         rule = 0 if target.rejection is None else self._rule(target.rejection)
         url = target.url.encode()
-        return _checked(self._native.krake_rows_learn(self._rows, number, url, len(url), target.key, rule, lasts))
+        return _checked(
+            self._native.krake_rows_learn(
+                self._rows, number, url, len(url), target.key, rule, lasts
+            )
+        )
 
     def target(self, target: Target) -> int:
         """Return the number of a redirect's target.
@@ -126,8 +132,14 @@ class LinkRows:
 
         Links to invalid URLs count, without a row.
         """
-        rules = ctypes.string_at(self._native.krake_rows_rules(self._rows), _RULE.size * len(self._rules))
-        return {name: count for name, (_, count) in zip(self._rules, _RULE.iter_unpack(rules), strict=True) if count}
+        rules = ctypes.string_at(
+            self._native.krake_rows_rules(self._rows), _RULE.size * len(self._rules)
+        )
+        return {
+            name: count
+            for name, (_, count) in zip(self._rules, _RULE.iter_unpack(rules), strict=True)
+            if count
+        }
 
     def _asked(self, count: int) -> list[Ask]:
         if not _checked(count):
@@ -143,7 +155,9 @@ class LinkRows:
         if number is None:
             text = name.encode()
             self._names.append(text)  # C keeps a pointer
-            number = self._rules[str(name)] = _checked(self._native.krake_rows_rule(self._rows, text, len(text)))
+            number = self._rules[str(name)] = _checked(
+                self._native.krake_rows_rule(self._rows, text, len(text))
+            )
         return number
 
 

@@ -35,7 +35,13 @@ class Texts:
     `keeps_finders`: whether URLs come from lists, which do not say where a URL was found.
     """
 
-    def __init__(self, store: HostStore | None = None, most: int | None = None, *, keeps_finders: bool = False) -> None:
+    def __init__(
+        self,
+        store: HostStore | None = None,
+        most: int | None = None,
+        *,
+        keeps_finders: bool = False,
+    ) -> None:
         self._store = store if most else None
         self._most = most or 0
         self.keeps_finders = keeps_finders and self._store is not None
@@ -98,7 +104,10 @@ class Texts:
         None: there are no words.
         """
         if self._store is not None and words is not None and not taken.queued.requisite:
-            text, time_us = Text(domain_number(host_of(fetched.url)), words), round(fetched.time * 1_000_000)
+            text, time_us = (
+                Text(domain_number(host_of(fetched.url)), words),
+                round(fetched.time * 1_000_000),
+            )
             self._noted.append((text, TextRow(*text, page_number(taken.key), time_us)))
 
     def found(self, taken: TakenUrl, key: bytes, host: str) -> None:
@@ -129,7 +138,9 @@ class Texts:
         if len(self._once) >= _MOST_WAITING:
             self._write_once()
         if noted:
-            self._refused = {row.page for text, row in noted if text in self._full} if self._full else set()
+            self._refused = (
+                {row.page for text, row in noted if text in self._full} if self._full else set()
+            )
 
     def _write(self, rows: list[TextRow]) -> None:
         """Add pages to the node's counts, and learn the full texts."""

@@ -52,7 +52,11 @@ class _Worker:
     """One worker's run. `alone`: called once no process is to be forked any more, before there are threads."""
 
     def __init__(
-        self, task: WorkerTask, own_bytes: int, config: Config, alone: Callable[[], object] = lambda: None
+        self,
+        task: WorkerTask,
+        own_bytes: int,
+        config: Config,
+        alone: Callable[[], object] = lambda: None,
     ) -> None:
         self.task = task
         self.own_bytes = own_bytes
@@ -71,7 +75,9 @@ class _Worker:
 
     def run(self) -> dict[str, Any]:
         """Take back, fetch, close; returns the counts of the last line."""
-        with suppress(StoppedError):  # the open part is left as by a kill: its rows are made by the next attempt
+        with suppress(
+            StoppedError
+        ):  # the open part is left as by a kill: its rows are made by the next attempt
             self._work()
         return {
             "final": True,
@@ -86,13 +92,24 @@ class _Worker:
         if take is None:
             raise KrakeError(f"{task.node_dir}: the take is gone; run the crawl task again")
         with (
-            Aside(self.config, spool, self.own_bytes, lambda: self.stopping) as aside,  # before there are threads
-            HostStore(self.hosts, robots_ttl_s=max(self.config.fetch.robots_ttl_s, MIN_TTL_S)) as self.store,
-            PartWriter(spool, task.prefix, WarcInfo(**task.info), self.config.segment) as self.writer,
+            Aside(
+                self.config, spool, self.own_bytes, lambda: self.stopping
+            ) as aside,  # before there are threads
+            HostStore(
+                self.hosts, robots_ttl_s=max(self.config.fetch.robots_ttl_s, MIN_TTL_S)
+            ) as self.store,
+            PartWriter(
+                spool, task.prefix, WarcInfo(**task.info), self.config.segment
+            ) as self.writer,
         ):
-            own, url_filter = task.nodes.index(task.node), UrlFilter(self.config.urls, take.scope(), self.config.traps)
+            own, url_filter = (
+                task.nodes.index(task.node),
+                UrlFilter(self.config.urls, take.scope(), self.config.traps),
+            )
             self.alone()
-            self.handler = PageHandler(self.config, task.nodes, own, url_filter, self.writer, aside=aside)
+            self.handler = PageHandler(
+                self.config, task.nodes, own, url_filter, self.writer, aside=aside
+            )
             most, revisits = self.config.traps.max_equal, self.config.order.revisits
             self.handler.count_texts(Texts(self.store, most, keeps_finders=revisits))
             self.writer.before_close = self.handler.drain
@@ -101,7 +118,11 @@ class _Worker:
                 self.handler.patterns = self._patterns(take)
                 finished = finished_positions(spool, task.prefix) | self._take_back()
                 # The same share for every attempt of a take, so the spool's files stay apart; `hash` would differ.
-                ours = (t for t in take.urls() if crc32(host_of(t.queued.url).encode()) % task.processes == task.number)
+                ours = (
+                    t
+                    for t in take.urls()
+                    if crc32(host_of(t.queued.url).encode()) % task.processes == task.number
+                )
                 self._visit(ours, finished)
                 self.writer.close()
             except BaseException:
@@ -109,7 +130,9 @@ class _Worker:
                 raise
 
     def _patterns(self, take: Take) -> Patterns:
-        return Patterns(take.header.extra.get("patterns", {}), self.config.traps.max_similar, self.hosts)
+        return Patterns(
+            take.header.extra.get("patterns", {}), self.config.traps.max_similar, self.hosts
+        )
 
     def _visit(self, items: Iterable[TakenUrl], finished: Collection[int]) -> None:
         """Fetch unfinished URLs, first those whose patterns have room.
@@ -147,7 +170,9 @@ class _Worker:
                 self.outcomes[fetched.outcome] += 1
                 self.kept += 1
             if self.stopping:
-                raise StoppedError("stopped while a spool was read again; run the task again to go on")
+                raise StoppedError(
+                    "stopped while a spool was read again; run the task again to go on"
+                )
         self.report()
         return finished
 
@@ -168,7 +193,9 @@ class _Worker:
         others = []
         for taken, error in zip(items, errors, strict=False):
             if error:
-                self.on_fetched(taken, Fetched(taken.queued.url, time.time(), Outcome.FILTERED, error=error))
+                self.on_fetched(
+                    taken, Fetched(taken.queued.url, time.time(), Outcome.FILTERED, error=error)
+                )
             else:
                 others.append(taken)
             if self.stopping:
@@ -179,7 +206,9 @@ class _Worker:
         self.handler.large.attach(asyncio.get_running_loop())
         fetch, retry = self.config.fetch, self.config.retry
         with Turns.of(self.hosts, fetch, shared_spans(self.config)) as turns:
-            self.left += await fetch_all(items, config=fetch, retry=retry, store=self.store, turns=turns, caller=self)
+            self.left += await fetch_all(
+                items, config=fetch, retry=retry, store=self.store, turns=turns, caller=self
+            )
         self.handler.large.detach()
 
     def objection(self, taken: TakenUrl) -> str:
@@ -271,7 +300,9 @@ def build_walls(node_dir: Path, spool: Path) -> None:
     writing, and the take. Processes may still be forked, for `Aside`.
     """
     boot_id()  # is kept; in /proc, where everything else is another process's
-    lacking = shut_in(read=[NodeDirectory(node_dir).take], write=[spool, NodeDirectory(node_dir).hosts])
+    lacking = shut_in(
+        read=[NodeDirectory(node_dir).take], write=[spool, NodeDirectory(node_dir).hosts]
+    )
     for line in filter(None, (lacking, refuse_calls(forks=True, internet=True, limits=True))):
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
@@ -286,7 +317,9 @@ def limit_worker(config: Config, node: NodeDirectory, own_bytes: int) -> None:
     """
     fetch = config.fetch
     connections = fetch.connections + fetch.slow_connections
-    known_bytes = sum(path.stat().st_size for path in node.hosts.iterdir()) if node.hosts.is_dir() else 0
+    known_bytes = (
+        sum(path.stat().st_size for path in node.hosts.iterdir()) if node.hosts.is_dir() else 0
+    )
     take_bytes = node.take.stat().st_size if node.take.exists() else 0
     set_limits(
         DATA=own_bytes
@@ -317,6 +350,12 @@ def main() -> int:
         worker.report()
         say(worker.run())
     except (KrakeError, OSError) as error:
-        say({"error": str(error if isinstance(error, KrakeError) else os_error(error, given["spool"]))})
+        say(
+            {
+                "error": str(
+                    error if isinstance(error, KrakeError) else os_error(error, given["spool"])
+                )
+            }
+        )
         return 1
     return 0

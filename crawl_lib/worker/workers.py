@@ -21,7 +21,15 @@ from typing import Any, Protocol
 
 from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import KrakeError, StoppedError, os_error
-from crawl_lib.walls import NO_FILTER_TEXT, NONE_TEXT, Forked, can_filter, ended, fork_server, landlock_abi
+from crawl_lib.walls import (
+    NO_FILTER_TEXT,
+    NONE_TEXT,
+    Forked,
+    can_filter,
+    ended,
+    fork_server,
+    landlock_abi,
+)
 
 log = logging.getLogger(__name__)
 STOP_GRACE_S = 4.0
@@ -112,7 +120,9 @@ def run_workers(
         for number, task in enumerate(tasks):
             path = log_dir / f"worker-{number}.log"
             with path.open("wb") as log:
-                forked = fork_server().fork(json.dumps(task).encode() + b"\n", log.fileno(), lock_descriptor)
+                forked = fork_server().fork(
+                    json.dumps(task).encode() + b"\n", log.fileno(), lock_descriptor
+                )
             workers.append(_WorkerProcess(number, forked, path))
         _wait(workers, stop, on_progress, pause, turns)
     except OSError as error:
@@ -194,7 +204,9 @@ def _pass_on(turns: NodeTurns, workers: list[_WorkerProcess]) -> None:
         if worker.unread:
             worker.unread = worker.process.write(worker.unread)
         if len(worker.unread) > MOST_UNREAD_BYTES:
-            raise KrakeError(f"a fetching process does not read what it asked for; see {worker.log}")
+            raise KrakeError(
+                f"a fetching process does not read what it asked for; see {worker.log}"
+            )
 
 
 def _result(worker: _WorkerProcess) -> dict[str, Any]:
@@ -202,8 +214,12 @@ def _result(worker: _WorkerProcess) -> dict[str, Any]:
     if final is not None and "error" in final:
         raise KrakeError(f"{final['error']}")
     if final is None or code:
-        raise KrakeError(f"a fetching process died ({ended(code or 0)}); see {worker.log}, and run the task again")
-    if final.get("stopped"):  # by a signal to the whole group, which may reach it before us; nothing is left over yet
+        raise KrakeError(
+            f"a fetching process died ({ended(code or 0)}); see {worker.log}, and run the task again"
+        )
+    if final.get(
+        "stopped"
+    ):  # by a signal to the whole group, which may reach it before us; nothing is left over yet
         raise StoppedError("a fetching process was stopped; run the task again to go on")
     return final
 

@@ -19,7 +19,9 @@ PATIENCE_S = 3.0
 
 
 @contextmanager
-def alone(path: Path, what: str, *, patience_s: float = PATIENCE_S, shared: bool = False) -> Iterator[None]:
+def alone(
+    path: Path, what: str, *, patience_s: float = PATIENCE_S, shared: bool = False
+) -> Iterator[None]:
     """Hold the lock of the file `path`, which is made if missing, while the block runs.
 
     `what`: the program, and what it works on, for the message to a second one. `shared`: others may hold it so too. It
@@ -32,7 +34,9 @@ def alone(path: Path, what: str, *, patience_s: float = PATIENCE_S, shared: bool
         while not _taken(file.fileno(), fcntl.LOCK_SH if shared else fcntl.LOCK_EX):
             if time.monotonic() > until_s:
                 file.seek(0)
-                raise LockedError(f"{file.read().strip() or what} runs already: wait for its end, or stop it")
+                raise LockedError(
+                    f"{file.read().strip() or what} runs already: wait for its end, or stop it"
+                )
             time.sleep(0.05)
         file.truncate(0)
         file.write(f"{what} (process {os.getpid()})\n")

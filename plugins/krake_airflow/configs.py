@@ -17,7 +17,14 @@ from crawl_lib.config import Config, configs_in, load_config
 from crawl_lib.errors import ConfigError
 from krake_airflow.settings import config_path
 
-CRAWL, RECRAWL, COLLECT, PROCESS, SCORES, OUTPUTS = "crawl", "recrawl", "collect", "process", "scores", "outputs"
+CRAWL, RECRAWL, COLLECT, PROCESS, SCORES, OUTPUTS = (
+    "crawl",
+    "recrawl",
+    "collect",
+    "process",
+    "scores",
+    "outputs",
+)
 STATISTICS = "statistics"
 """Ends of the ids of a crawl's DAGs, behind its name (`kinds_of`). Each crawl has one of the first three."""
 LINKS_FOLDER = "configs"
@@ -51,7 +58,11 @@ def crawl_dag_id(config: Config) -> str:
 
 def kinds_of(config: Config) -> set[str]:
     """Return the kinds of the DAGs that a crawl has."""
-    more = {SCORES: config.scores.tasks, OUTPUTS: config.outputs.tasks, PROCESS: config.realtime is None}
+    more = {
+        SCORES: config.scores.tasks,
+        OUTPUTS: config.outputs.tasks,
+        PROCESS: config.realtime is None,
+    }
     more[STATISTICS] = config.realtime is not None
     return {crawl_kind(config), *(kind for kind, is_wanted in more.items() if is_wanted)}
 
@@ -104,11 +115,19 @@ def read_configs(path: Path) -> tuple[list[Config], list[BadConfig]]:
         except ConfigError as error:
             wrong[file] = tuple(error.lines)
     for file, config in found.items():
-        same = [str(other) for other in found if other != file and found[other].crawl.name == config.crawl.name]
+        same = [
+            str(other)
+            for other in found
+            if other != file and found[other].crawl.name == config.crawl.name
+        ]
         if same:
-            wrong[file] = (f"{file}: crawl.name: {config.crawl.name!r} is also the name of {', '.join(same)}",)
+            wrong[file] = (
+                f"{file}: crawl.name: {config.crawl.name!r} is also the name of {', '.join(same)}",
+            )
     if not found and not wrong:
-        wrong[path] = (f"{path}: has no config: put one into it, named *.yml (`krake init` makes one)",)
+        wrong[path] = (
+            f"{path}: has no config: put one into it, named *.yml (`krake init` makes one)",
+        )
     good = [config for file, config in found.items() if file not in wrong]
     return good, [BadConfig(_error_id(file), lines) for file, lines in wrong.items()]
 
@@ -133,7 +152,9 @@ def config_named(name: str) -> Config:
         if config.crawl.name == name:
             return config
         problems.append(f"{file}: is the config of the crawl {config.crawl.name!r}")
-    raise ConfigError(f"{path}: has no config of the crawl {name!r} that can be used (crawl.name)", *problems)
+    raise ConfigError(
+        f"{path}: has no config of the crawl {name!r} that can be used (crawl.name)", *problems
+    )
 
 
 def _looks_otherwise(name: str) -> Callable[[Path], bool]:
@@ -142,7 +163,9 @@ def _looks_otherwise(name: str) -> Callable[[Path], bool]:
     def otherwise(file: Path) -> bool:
         with suppress(OSError, ValueError):
             text = file.read_text(encoding="utf-8")
-            return not (line.search(text) or (name == _DEFAULT_NAME and not re.search(r"\bname: ", text)))
+            return not (
+                line.search(text) or (name == _DEFAULT_NAME and not re.search(r"\bname: ", text))
+            )
         return True
 
     return otherwise

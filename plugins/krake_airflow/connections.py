@@ -69,8 +69,12 @@ def secrets_for(config: Config) -> Secrets:
     Raises ConfigError naming a field of a connection that cannot be used.
     """
     secrets = Secrets.from_environment()
-    if secrets.key_storage_password is None and not all(map(is_sqlite_server, config.key_storage.servers)):
-        keys = _connection(KEYS_CONNECTION, config.crawl.name, "the key servers are asked without a password")
+    if secrets.key_storage_password is None and not all(
+        map(is_sqlite_server, config.key_storage.servers)
+    ):
+        keys = _connection(
+            KEYS_CONNECTION, config.crawl.name, "the key servers are asked without a password"
+        )
         secrets = replace(secrets, key_storage_password=keys.password if keys else None)
     if is_hdfs(config):
         secrets = replace(secrets, dfs=dfs_access(config.crawl.name))
@@ -97,17 +101,26 @@ def s3_credentials(crawl: str) -> S3Credentials | None:
 
     `crawl`: the name of the crawl, which may have a connection of its own. Raises ConfigError.
     """
-    connection = _connection(DFS_CONNECTION, crawl, "credentials come from the environment or the machine's role")
+    connection = _connection(
+        DFS_CONNECTION, crawl, "credentials come from the environment or the machine's role"
+    )
     if connection is None:
         return None
     if connection.conn_type != S3_TYPE:
-        raise _wrong("type", f"is {connection.conn_type!r}, and must be {S3_TYPE!r} for dfs_primary: s3://")
+        raise _wrong(
+            "type", f"is {connection.conn_type!r}, and must be {S3_TYPE!r} for dfs_primary: s3://"
+        )
     extra = connection.extra_dejson
     for name in sorted(set(extra) - {"aws_session_token"}):
         if extra[name]:
-            raise _wrong(name, "is not known; the section s3 of the config has endpoint, region and addressing")
+            raise _wrong(
+                name,
+                "is not known; the section s3 of the config has endpoint, region and addressing",
+            )
     if not (connection.login and connection.password):
-        raise _wrong("login", "login is the id of the access key, password its secret: fill in both")
+        raise _wrong(
+            "login", "login is the id of the access key, password its secret: fill in both"
+        )
     return S3Credentials(connection.login, connection.password, extra.get("aws_session_token"))
 
 
@@ -124,7 +137,9 @@ def dfs_access(crawl: str) -> DfsAccess:
     extra = connection.extra_dejson
     _refuse_gateways({**extra, "password": connection.password, "schema": connection.schema})
     access = DfsAccess(
-        namenodes=_namenodes(connection, "https" if _truth("use_ssl", extra.get("use_ssl", False)) else "http"),
+        namenodes=_namenodes(
+            connection, "https" if _truth("use_ssl", extra.get("use_ssl", False)) else "http"
+        ),
         user=connection.login or None,
         ca_file=_ca_file(extra.get("verify", True)),
         cert_file=_path("cert", extra.get("cert")),
@@ -158,7 +173,11 @@ def service_access(name: str = SERVICE_CONNECTION) -> ServiceAccess:
     if schema not in SERVICE_PORTS:
         raise _wrong("schema", f"is {schema!r}, and must be http or https", name)
     if not _SERVICE_HOST.fullmatch(host.rstrip("/")):
-        raise _wrong("host", "must be the name or address of the service, such as 127.0.0.1; IPv6 in brackets", name)
+        raise _wrong(
+            "host",
+            "must be the name or address of the service, such as 127.0.0.1; IPv6 in brackets",
+            name,
+        )
     if not _TOKEN.fullmatch(connection.password or ""):
         text = "must be a token of the service: `krake realtime tokens --add NAME --rights submit read` prints one"
         raise _wrong("password", text, name)
@@ -185,23 +204,34 @@ def _connection(name: str, crawl: str, without: str) -> Connection | None:
 def _refuse_gateways(fields: Mapping[str, Any]) -> None:
     for name in ("password", "schema", "cookies", "headers"):
         if fields.get(name):
-            raise _wrong(name, "is for gateways that ask for passwords, which Krake does not know: leave it empty")
+            raise _wrong(
+                name,
+                "is for gateways that ask for passwords, which Krake does not know: leave it empty",
+            )
 
 
 def _namenodes(connection: Connection, scheme: str) -> tuple[str, ...] | None:
     """Addresses of the hosts; None if there is no host. A host may have a port of its own."""
     hosts = [host.strip() for host in (connection.host or "").split(",") if host.strip()]
     if any("/" in host for host in hosts):
-        raise _wrong("host", f"{connection.host!r}: is one or more names with commas between, without http://")
+        raise _wrong(
+            "host",
+            f"{connection.host!r}: is one or more names with commas between, without http://",
+        )
     port = connection.port or NAMENODE_PORTS[scheme]
-    return tuple(f"{scheme}://{host if ':' in host else f'{host}:{port}'}" for host in hosts) or None
+    return (
+        tuple(f"{scheme}://{host if ':' in host else f'{host}:{port}'}" for host in hosts) or None
+    )
 
 
 def _ca_file(verify: object) -> str | None:
     if isinstance(verify, str) and verify.lower() not in _TRUE | _FALSE:
         return verify
     if not _truth("verify", verify):
-        raise _wrong("verify", "certificates are always checked; give the path of the authority's certificate")
+        raise _wrong(
+            "verify",
+            "certificates are always checked; give the path of the authority's certificate",
+        )
     return None
 
 

@@ -74,7 +74,9 @@ class Display:
 
     def note(self, text: str | Text) -> None:
         """Say something above the table, as it is: brackets are no style. A terminal's lines end between words."""
-        self._console.print(text, highlight=False, soft_wrap=not self._console.is_terminal, markup=False)
+        self._console.print(
+            text, highlight=False, soft_wrap=not self._console.is_terminal, markup=False
+        )
 
     def started(self, task: Any) -> None:
         """A stage begins."""
@@ -88,7 +90,9 @@ class Display:
         if "node" in progress:
             self._nodes[str(progress["node"])] = dict(progress)
             self._bar.clear()
-            text = "  ".join(f"{title} {_shown(progress.get(name))}" for name, title in _COLUMNS.items())
+            text = "  ".join(
+                f"{title} {_shown(progress.get(name))}" for name, title in _COLUMNS.items()
+            )
         else:
             self._bar.take(progress)
             text = "  ".join(f"{name} {_shown(value)}" for name, value in progress.items())
@@ -134,7 +138,11 @@ class Display:
             table.add_column(title, justify="left" if title in ("node", "phase") else "right")
         for node, progress in sorted(self._nodes.items()):
             table.add_row(Text(node), *(Text(_shown(progress.get(name))) for name in _COLUMNS))
-        self._live.update(Group(Text.assemble((task_id, "cyan"), text), self._bar, *([table] if self._nodes else [])))
+        self._live.update(
+            Group(
+                Text.assemble((task_id, "cyan"), text), self._bar, *([table] if self._nodes else [])
+            )
+        )
 
 
 def _live(console: Console) -> Live:
@@ -151,8 +159,12 @@ def _shown(value: object) -> str:
 
 def _gist(result: Mapping[str, Any]) -> str:
     """The first numbers of a result."""
-    numbers = [(name, value) for name, value in result.items() if isinstance(value, int | float) and value]
-    return "  ".join(f"{name} {_shown(value)}" for name, value in numbers[:6] if name != "iteration")
+    numbers = [
+        (name, value) for name, value in result.items() if isinstance(value, int | float) and value
+    ]
+    return "  ".join(
+        f"{name} {_shown(value)}" for name, value in numbers[:6] if name != "iteration"
+    )
 
 
 def _remarks(commits: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
@@ -176,7 +188,9 @@ def _tries(number: int, retried: int) -> str:
 
 
 def summary(
-    config: Config, results: Mapping[str, Mapping[str, Any]], hints: Mapping[str, str] = MappingProxyType(HINTS)
+    config: Config,
+    results: Mapping[str, Mapping[str, Any]],
+    hints: Mapping[str, str] = MappingProxyType(HINTS),
 ) -> Table:
     """What was done and where it lies, from the results of the run's tasks. `hints`: what to say of outcomes."""
     table = Table(title="Done", title_justify="left", show_header=False)
@@ -199,7 +213,11 @@ def summary(
         table.add_row(*row)
     if not answers_of(tries)[0]:
         table.add_row("warning", "this run fetched nothing")
-    for task, names in (("export", ("pages",)), ("linker", ("arcs",)), ("finalizer", ("nodes", "arcs"))):
+    for task, names in (
+        ("export", ("pages",)),
+        ("linker", ("arcs",)),
+        ("finalizer", ("nodes", "arcs")),
+    ):
         for name in names:
             if name in results.get(task, {}):
                 table.add_row(f"{task}: {name}", _shown(results[task][name]))
@@ -207,7 +225,9 @@ def summary(
     root = shown_address(config)
     folders = [result["folder"] for result in commits if "folder" in result]
     table.add_row("WARC files, tables", f"{root}/{config.crawl.directory}/<iteration>/<node>/")
-    table.add_row("  iterations", ", ".join(folders[:2] + ["..."] * (len(folders) > 3) + folders[2:][-1:]))
+    table.add_row(
+        "  iterations", ", ".join(folders[:2] + ["..."] * (len(folders) > 3) + folders[2:][-1:])
+    )
     if "path" in results.get("export", {}):
         table.add_row("export, web graph", f"{root}/{results['export']['path']}/")
     table.add_row("queues", f"{config.queue.local_dir}/<node>/")

@@ -43,7 +43,12 @@ METRICS: Mapping[str, tuple[Metric, ...]] = {
     ),
     "generate": (
         Metric("listed", "URLs of the new list"),
-        Metric("counts", "URLs of the CrawlDb, by the reason for being listed or not", is_gauge=True, by_key=True),
+        Metric(
+            "counts",
+            "URLs of the CrawlDb, by the reason for being listed or not",
+            is_gauge=True,
+            by_key=True,
+        ),
     ),
     "update_crawldb": (
         Metric("rows", "URLs in the CrawlDb", is_gauge=True),
@@ -98,9 +103,16 @@ METRICS: Mapping[str, tuple[Metric, ...]] = {
         Metric("deleted", "pages deleted from OpenSearch"),
     ),
     "commoncrawl": (
-        Metric("rows", "captures of the newest index, and records of WET files", is_gauge=True, by_key=True),
+        Metric(
+            "rows",
+            "captures of the newest index, and records of WET files",
+            is_gauge=True,
+            by_key=True,
+        ),
     ),
-    "graphs": (Metric("counts", "nodes and arcs of the newest graphs", is_gauge=True, by_key=True),),
+    "graphs": (
+        Metric("counts", "nodes and arcs of the newest graphs", is_gauge=True, by_key=True),
+    ),
     "score": (),
     "finalizer": (
         Metric("nodes", "nodes of the web graph", is_gauge=True),
@@ -110,7 +122,9 @@ METRICS: Mapping[str, tuple[Metric, ...]] = {
 """Of each stage, next to its duration and its failures."""
 
 
-def tell_result(stage: str, seconds: float, result: Mapping[str, Any], tags: Mapping[str, str]) -> None:
+def tell_result(
+    stage: str, seconds: float, result: Mapping[str, Any], tags: Mapping[str, str]
+) -> None:
     """Send the metrics of a stage that is done."""
     stats.timing(DURATION.format(stage=stage), timedelta(seconds=seconds), tags=dict(tags))
     for metric in METRICS[stage]:

@@ -19,7 +19,12 @@ from urllib.parse import quote, urlsplit
 
 from airflow.sdk import Asset, BaseOperator, BaseOperatorLink, Context
 from airflow.sdk.configuration import conf
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+    DownstreamTasksSkipped,
+)
 
 from crawl_lib import stages
 from crawl_lib.config import Config
@@ -92,7 +97,9 @@ class NewRunNeeded(AirflowFailException):
         self.remedy = remedy
 
 
-def translated(error: KrakeError, of_params: tuple[type[KrakeError], ...] = (ParamsError,)) -> AirflowException:
+def translated(
+    error: KrakeError, of_params: tuple[type[KrakeError], ...] = (ParamsError,)
+) -> AirflowException:
     """The Airflow exception of an error: one that fails at once if only a person can help, else one that retries.
 
     `of_params`: errors that the run's parameters are the cause of.
@@ -103,7 +110,9 @@ def translated(error: KrakeError, of_params: tuple[type[KrakeError], ...] = (Par
     if watcher().stopping or isinstance(error, _CORRECTED_BY_HAND):
         return AirflowFailException(text)
     if isinstance(error, StoppedError):
-        return AirflowException(f"stopped before it was done; what it had is kept, and the next try goes on: {text}")
+        return AirflowException(
+            f"stopped before it was done; what it had is kept, and the next try goes on: {text}"
+        )
     return AirflowException(text)
 
 
@@ -115,7 +124,9 @@ class KrakeLink(BaseOperatorLink):
     def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:
         """Return the path of the tab, below the address of the API server."""
         base = urlsplit(conf.get("api", "base_url", fallback="/")).path.rstrip("/")
-        dag, run, task = (quote(part, safe="") for part in (ti_key.dag_id, ti_key.run_id, ti_key.task_id))
+        dag, run, task = (
+            quote(part, safe="") for part in (ti_key.dag_id, ti_key.run_id, ti_key.task_id)
+        )
         return f"{base}/dags/{dag}/runs/{run}/tasks/{task}/plugin/{TASK_TAB}"
 
 
@@ -161,27 +172,35 @@ class KrakeOperator(BaseOperator):
         known = sorted(dag.params)
         unknown = ", ".join(repr(key) for key in sorted(run.conf or {}) if key not in known)
         if unknown:
-            raise ParamsError(f"conf: unknown: {unknown}; {dag.dag_id} knows {', '.join(known) or 'no key'}")
+            raise ParamsError(
+                f"conf: unknown: {unknown}; {dag.dag_id} knows {', '.join(known) or 'no key'}"
+            )
 
     def look_ahead(self, config: Config, secrets: Secrets) -> None:
         """Raise what a later task would be refused for."""
 
     def tags(self) -> dict[str, str]:
         """Of its metrics: the crawl, and the node or the key server that it works on."""
-        return {name: value for name, value in vars(self).items() if name in ("crawl", "node", "server")}
+        return {
+            name: value for name, value in vars(self).items() if name in ("crawl", "node", "server")
+        }
 
     def execute(self, context: Context) -> Any:
         """Run the stage, report it, and skip what is not needed after it."""
         watcher().started(self)
         began_s, tags = time.monotonic(), self.tags()
         try:
-            with Reporter(self, context.get("task_state_store"), context["ti"].try_number) as report:
+            with Reporter(
+                self, context.get("task_state_store"), context["ti"].try_number
+            ) as report:
                 result = self._result(context, report)
                 report.take_result(result)
         except KrakeError as error:
             tell_failure(self.stage_name, time.monotonic() - began_s, error, tags)
             failure = translated(error, self.of_params)
-            final = isinstance(failure, AirflowFailException) or context["ti"].try_number > (self.retries or 0)
+            final = isinstance(failure, AirflowFailException) or context["ti"].try_number > (
+                self.retries or 0
+            )
             watcher().failed(self, str(failure), final=final)
             self.log.debug("where it was raised", exc_info=error)
             raise failure from None  # its log shows one traceback, and ends with the message
@@ -204,7 +223,9 @@ class KrakeOperator(BaseOperator):
         secrets = secrets_for(config)
         with self._last_resort:
             self.look_ahead(config, secrets)
-            return self.stage(open_stores(config, secrets, stop=self._stop, on_progress=report), context)
+            return self.stage(
+                open_stores(config, secrets, stop=self._stop, on_progress=report), context
+            )
 
     def not_needed(self, context: Context, result: Mapping[str, Any]) -> list[str]:
         """Ids of later tasks that this run does not need, once the stage had this result."""
@@ -230,14 +251,20 @@ def _require_wanted(iteration: int, context: Context) -> None:
     """Skip a task of an iteration that the run does not ask for: someone cleared it."""
     wanted = wanted_iterations(context)
     if iteration > wanted:
-        raise AirflowSkipException(f"this run asks for {wanted} iterations; this is number {iteration}")
+        raise AirflowSkipException(
+            f"this run asks for {wanted} iterations; this is number {iteration}"
+        )
 
 
 def _require_not_ended(stores: Stores, iteration: int, context: Context) -> None:
     """Skip a task of an iteration after the one that ended the run's iterations: someone cleared it."""
     may_end = iteration > 1 or stores.config.order.makes_lists
-    if may_end and (said := stages.ended_before(stores, run_id=run_id(context), iteration=iteration)):
-        raise AirflowSkipException(f"the iterations of this run ended before number {iteration}: {said}")
+    if may_end and (
+        said := stages.ended_before(stores, run_id=run_id(context), iteration=iteration)
+    ):
+        raise AirflowSkipException(
+            f"the iterations of this run ended before number {iteration}: {said}"
+        )
 
 
 class _SkipsLaterIterations(KrakeOperator):
@@ -269,8 +296,12 @@ class _SkipsLaterIterations(KrakeOperator):
         All tasks of rounds of requisites, if the run's last iteration, or one of these rounds, leaves no requisite.
         """
         wanted = 0 if result.get("ended") else wanted_iterations(context)
-        skipped = [task_id for number, tasks in self.later.items() if number > wanted for task_id in tasks]
-        leaves_none = self.counts_requisites and self.iteration >= wanted and not result.get("requisites")
+        skipped = [
+            task_id for number, tasks in self.later.items() if number > wanted for task_id in tasks
+        ]
+        leaves_none = (
+            self.counts_requisites and self.iteration >= wanted and not result.get("requisites")
+        )
         if result.get("ended") or leaves_none:
             skipped += [task_id for tasks in self.requisites.values() for task_id in tasks]
         return skipped
@@ -333,7 +364,9 @@ class CrawlOperator(NodeOperator):
     stage_name = "crawl"
     ui_color = "#cfe8cf"
 
-    def __init__(self, *, iteration: int, node: str, of_requisites: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self, *, iteration: int, node: str, of_requisites: bool = False, **kwargs: Any
+    ) -> None:
         super().__init__(node=node, **kwargs)
         self.iteration, self.of_requisites = iteration, of_requisites
 
@@ -378,9 +411,13 @@ class GenerateOperator(_OfIteration):
 
     def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
         """Make the list, or find it."""
-        _require_not_ended(stores, self.iteration - 1, context)  # what its own list says is repeated
+        _require_not_ended(
+            stores, self.iteration - 1, context
+        )  # what its own list says is repeated
         size = context["params"]["batch_size"]
-        return stages.generate(stores, run_id=run_id(context), iteration=self.iteration, batch_size=size)
+        return stages.generate(
+            stores, run_id=run_id(context), iteration=self.iteration, batch_size=size
+        )
 
 
 class UpdateOperator(_OfIteration):
@@ -507,5 +544,7 @@ def exported(context: Context) -> str:
     """The name of this run's export, as the task `export` returned it."""
     result = context["ti"].xcom_pull(task_ids="export")
     if not isinstance(result, Mapping) or "export" not in result:
-        raise AirflowFailException("the task export left no result in this run; clear it with its downstream")
+        raise AirflowFailException(
+            "the task export left no result in this run; clear it with its downstream"
+        )
     return str(result["export"])

@@ -50,7 +50,9 @@ def require_good_configs() -> None:
     """Raise AirflowException with a line for each mistake of configs that make no DAG; Airflow shows it on Home."""
     lines = [line for bad in bad_configs() for line in bad.lines]
     if lines:
-        raise AirflowException("\n".join(["these configs of Krake make no DAG; correct what is named:", *lines]))
+        raise AirflowException(
+            "\n".join(["these configs of Krake make no DAG; correct what is named:", *lines])
+        )
 
 
 def node_retries(config: Config) -> int:
@@ -64,7 +66,11 @@ def after_all_nodes(config: Config) -> TriggerRule:
     With `crawl.min_nodes` below 1 it runs once all of them have ended and one succeeded. `ALL_DONE` would do the same,
     and more: it would run in iterations that were skipped, and after an `inject` that failed.
     """
-    return TriggerRule.ALL_SUCCESS if config.crawl.min_nodes == 1 else TriggerRule.ALL_DONE_MIN_ONE_SUCCESS
+    return (
+        TriggerRule.ALL_SUCCESS
+        if config.crawl.min_nodes == 1
+        else TriggerRule.ALL_DONE_MIN_ONE_SUCCESS
+    )
 
 
 def default_args(config: Config) -> dict[str, Any]:
@@ -115,14 +121,18 @@ def label_param() -> Param:
 def task_ids_of_requisites(config: Config) -> dict[int, list[str]]:
     """Return the ids of all tasks of each round of requisites, by the number of its iteration."""
     rounds, parts = requisite_rounds(config), _parts_of_iteration(config)
-    return {number: [f"requisites_{place}.{part}" for part in parts] for place, number in enumerate(rounds, 1)}
+    return {
+        number: [f"requisites_{place}.{part}" for part in parts]
+        for place, number in enumerate(rounds, 1)
+    }
 
 
 def task_ids_of_iterations(config: Config) -> dict[int, list[str]]:
     """The ids of all tasks of each iteration, in their order."""
     parts = _parts_of_iteration(config)
     return {
-        number: [f"iteration_{number}.{part}" for part in parts] for number in range(1, config.crawl.max_iterations + 1)
+        number: [f"iteration_{number}.{part}" for part in parts]
+        for number in range(1, config.crawl.max_iterations + 1)
     }
 
 

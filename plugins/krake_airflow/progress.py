@@ -71,7 +71,9 @@ class KeptProgress:
         last: dict[str, Any] = {"phase": phase, **({"error": error} if error else {})}
         if counts:
             last["counts"] = counts
-        self._send({**last, **{name: value for name, value in self._newest.items() if name not in last}})
+        self._send(
+            {**last, **{name: value for name, value in self._newest.items() if name not in last}}
+        )
 
     def _send(self, facts: Mapping[str, Any]) -> None:
         if self._state_store is None:

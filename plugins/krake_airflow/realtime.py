@@ -20,7 +20,14 @@ from crawl_lib.realtime import Client
 from crawl_lib.realtime.answers import MOST_URLS, Decision, Page
 from crawl_lib.stores import Stores
 from krake_airflow.connections import SERVICE_CONNECTION, service_access
-from krake_airflow.operators import KrakeOperator, NodeOperator, ParamsError, asset_of, tell_waiting, translated
+from krake_airflow.operators import (
+    KrakeOperator,
+    NodeOperator,
+    ParamsError,
+    asset_of,
+    tell_waiting,
+    translated,
+)
 from krake_airflow.parsing import BATCH_TIMEOUT, node_retries
 
 LOOK_S = 5.0
@@ -49,7 +56,9 @@ class CollectOperator(NodeOperator):
         """Collect all closed parts, or end an earlier collection."""
         result = stages.collect_realtime(stores)
         if not result["folder"]:
-            raise AirflowSkipException("nothing to collect: the service has closed no part since the last collection")
+            raise AirflowSkipException(
+                "nothing to collect: the service has closed no part since the last collection"
+            )
         tell_waiting(self, context, folder=result["folder"], urls=result["pages"])
         return result
 
@@ -58,7 +67,11 @@ def add_collect(config: Config) -> BaseOperator:
     """Add the task of a config's service, on the machine of the service."""
     node = config.servers[0]
     return CollectOperator(
-        task_id="collect", node=node, queue=node, retries=node_retries(config), execution_timeout=BATCH_TIMEOUT
+        task_id="collect",
+        node=node,
+        queue=node,
+        retries=node_retries(config),
+        execution_timeout=BATCH_TIMEOUT,
     )
 
 
@@ -87,7 +100,9 @@ def hour_of(context: Context) -> datetime | None:
         try:
             return datetime.strptime(given, "%Y-%m-%dT%H").replace(tzinfo=UTC)
         except ValueError as error:
-            raise ParamsError(f"hour: must be an hour in UTC such as 2026-11-28T07, not {given!r}") from error
+            raise ParamsError(
+                f"hour: must be an hour in UTC such as 2026-11-28T07, not {given!r}"
+            ) from error
     begins = context.get("data_interval_start")
     return None if begins is None else datetime.fromtimestamp(begins.timestamp(), UTC)
 
@@ -143,7 +158,11 @@ class FetchNowOperator(BaseOperator):
                 found = [metadata_of(one, page) for one, page in asked.pages(self.max_age_s)]
         except KrakeError as error:
             raise translated(error) from None
-        self.log.info("%d of %d URLs have documents", sum(one["state"] == "known" for one in found), len(found))
+        self.log.info(
+            "%d of %d URLs have documents",
+            sum(one["state"] == "known" for one in found),
+            len(found),
+        )
         return found
 
     def on_kill(self) -> None:
@@ -153,18 +172,26 @@ class FetchNowOperator(BaseOperator):
 
 def _checked(urls: Any) -> list[str]:
     """Return URLs as a list without repetitions. Raises InputError."""
-    if isinstance(urls, str) or not isinstance(urls, Sequence) or not all(isinstance(url, str) for url in urls):
+    if (
+        isinstance(urls, str)
+        or not isinstance(urls, Sequence)
+        or not all(isinstance(url, str) for url in urls)
+    ):
         raise InputError(f"urls must be a list of texts, not {type(urls).__name__}")
     found = list(dict.fromkeys(urls))
     if len(found) > MOST_URLS:
-        raise InputError(f"urls has {len(found)} URLs, and a task may ask for {MOST_URLS}: divide them (expand)")
+        raise InputError(
+            f"urls has {len(found)} URLs, and a task may ask for {MOST_URLS}: divide them (expand)"
+        )
     return found
 
 
 class _Asked:
     """URLs that a task has asked for. `decisions`: by URL."""
 
-    def __init__(self, client: Client, urls: Sequence[str], wait_s: float, stop: threading.Event) -> None:
+    def __init__(
+        self, client: Client, urls: Sequence[str], wait_s: float, stop: threading.Event
+    ) -> None:
         self._client, self._urls, self._stop = client, urls, stop
         self._end_s = time.monotonic() + wait_s
         self.decisions: dict[str, Decision] = {}
@@ -179,7 +206,11 @@ class _Asked:
         while waiting:
             # The same key for each repetition of a request whose answer was lost: the service counts a share once.
             submit = partial(
-                self._client.submit, waiting, policy, max_age_s=max_age_s, idempotency_key=secrets.token_hex(16)
+                self._client.submit,
+                waiting,
+                policy,
+                max_age_s=max_age_s,
+                idempotency_key=secrets.token_hex(16),
             )
             self.decisions |= dict(zip(waiting, self._persistent(submit), strict=True))
             waiting = [url for url in waiting if self.decisions[url].decision in _NOT_TAKEN]
@@ -197,7 +228,9 @@ class _Asked:
     def _page(self, url: str, max_age_s: float | None) -> Page | None:
         while True:
             wait_s = min(LOOK_S, self._left_s)
-            page = self._persistent(partial(self._client.page, url, wait_s=wait_s, max_age_s=max_age_s))
+            page = self._persistent(
+                partial(self._client.page, url, wait_s=wait_s, max_age_s=max_age_s)
+            )
             if page is None or page.state != "waiting" or not self._left_s:
                 return page
             self._pause(0)
@@ -235,10 +268,16 @@ def metadata_of(decision: Decision, page: Page | None) -> dict[str, Any]:
     `fetched_ms`, `stale`, `outcome`, `status`, `final_url`, `facts` and `image` are those of the document, and not
     there without one.
     """
-    found: dict[str, Any] = {"url": decision.url, "key": decision.key, "decision": decision.decision}
+    found: dict[str, Any] = {
+        "url": decision.url,
+        "key": decision.key,
+        "decision": decision.decision,
+    }
     if decision.rule is not None:
         found["rule"] = decision.rule
-    found["state"] = (page.state if page else "unknown") if _is_taken(decision) else decision.decision
+    found["state"] = (
+        (page.state if page else "unknown") if _is_taken(decision) else decision.decision
+    )
     if page is None or page.document is None:
         return found
     document = page.document

@@ -56,11 +56,16 @@ class Airflow:
             answer = self._answer(method, path, body)
             if not _is_locked(answer):
                 break
-        if answer.status_code == requests.codes.unauthorized and "Authorization" in self._session.headers:
+        if (
+            answer.status_code == requests.codes.unauthorized
+            and "Authorization" in self._session.headers
+        ):
             self._log_in()  # a token is good for a day, and a run may take longer
             return self.ask(method, path, body)
         if not answer.ok:
-            raise KrakeError(f"Airflow at {self.url} refuses {method} {path}: {answer.status_code} {answer.text[:500]}")
+            raise KrakeError(
+                f"Airflow at {self.url} refuses {method} {path}: {answer.status_code} {answer.text[:500]}"
+            )
         return answer.json() if answer.content else None
 
     def _answer(self, method: str, path: str, body: object) -> requests.Response:
@@ -75,7 +80,9 @@ class Airflow:
     def parse_again(self, dag_id: str, stop: StopSignal) -> None:
         """Have the DAG's file parsed, until the DAG is as its config is now. Raises KrakeError if it never is."""
         dags = self.ask("GET", "/api/v2/dags?limit=1000&exclude_stale=false")["dags"]
-        tokens = [dag["file_token"] for dag in dags if str(dag["fileloc"]).endswith(dag_file(dag_id))]
+        tokens = [
+            dag["file_token"] for dag in dags if str(dag["fileloc"]).endswith(dag_file(dag_id))
+        ]
         before = {dag["dag_id"]: dag["last_parsed_time"] for dag in dags}.get(dag_id)
         for token in tokens[:1]:
             with suppress(KrakeError):  # somebody else has just asked for it
@@ -86,7 +93,9 @@ class Airflow:
             if any(dag["dag_id"] == dag_id and dag["last_parsed_time"] != before for dag in dags):
                 return
         if not stop.is_set():
-            raise KrakeError(f"Airflow at {self.url} has no DAG {dag_id} after {PARSED_S:.0f} s: see its DAG list")
+            raise KrakeError(
+                f"Airflow at {self.url} has no DAG {dag_id} after {PARSED_S:.0f} s: see its DAG list"
+            )
 
 
 def _is_locked(answer: requests.Response) -> bool:
@@ -117,7 +126,9 @@ class _Task:
 class RemoteRun:
     """A run of `dag_id` that is triggered with `params`; the display is told of its tasks."""
 
-    def __init__(self, airflow: Airflow, dag_id: str, params: Mapping[str, Any], display: Watcher) -> None:
+    def __init__(
+        self, airflow: Airflow, dag_id: str, params: Mapping[str, Any], display: Watcher
+    ) -> None:
         self._airflow, self._display = airflow, display
         self._is_over = False
         self._seen: dict[str, tuple[str | None, int]] = {}
@@ -175,7 +186,9 @@ class RemoteRun:
         return self._airflow.ask("GET", self._path + path)
 
     def _changed(self, task: _Task, state: str | None, tried: int) -> None:
-        if state == "running" or (state == "success" and self._seen.get(task.task_id, (None, 0))[0] != "running"):
+        if state == "running" or (
+            state == "success" and self._seen.get(task.task_id, (None, 0))[0] != "running"
+        ):
             self._display.started(task)
         if state == "success":
             result = self._ask(f"/taskInstances/{task.task_id}/xcomEntries/return_value")["value"]
@@ -193,7 +206,13 @@ class RemoteRun:
     def _message(self, task_id: str, tried: int) -> str:
         """What the log of a try says was raised last."""
         with suppress(KrakeError, TypeError, KeyError, IndexError):
-            entries = self._ask(f"/taskInstances/{task_id}/logs/{tried}?full_content=true")["content"]
-            raised = [entry["error_detail"][0]["exc_value"] for entry in entries if entry.get("error_detail")]
+            entries = self._ask(f"/taskInstances/{task_id}/logs/{tried}?full_content=true")[
+                "content"
+            ]
+            raised = [
+                entry["error_detail"][0]["exc_value"]
+                for entry in entries
+                if entry.get("error_detail")
+            ]
             return " ".join(str(raised[-1]).split())
         return f"see its log at {self._airflow.url}"

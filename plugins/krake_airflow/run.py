@@ -68,10 +68,18 @@ _MOST_FORM_BYTES = 1 << 20
 
 def parser() -> argparse.ArgumentParser:
     """The command line of `python -m krake_airflow crawl`."""
-    found = argparse.ArgumentParser(prog="make crawl", description="Crawl, export and link, through Airflow's DAG.")
-    found.add_argument("--config", type=Path, help="config file; default: as krake finds it, else the demo")
-    found.add_argument("--seeds", help="URLs, or the path of a file or folder of seeds; default: the synthetic web")
-    found.add_argument("--iterations", type=int, help="rounds of this run; default: 3, of the synthetic web 6")
+    found = argparse.ArgumentParser(
+        prog="make crawl", description="Crawl, export and link, through Airflow's DAG."
+    )
+    found.add_argument(
+        "--config", type=Path, help="config file; default: as krake finds it, else the demo"
+    )
+    found.add_argument(
+        "--seeds", help="URLs, or the path of a file or folder of seeds; default: the synthetic web"
+    )
+    found.add_argument(
+        "--iterations", type=int, help="rounds of this run; default: 3, of the synthetic web 6"
+    )
     found.add_argument("--label", help="name of the export's folder")
     return found
 
@@ -83,7 +91,9 @@ def main(arguments: list[str] | None = None) -> int:
         path = _config_path(given)
         config = load_config(path)
         if config.realtime is not None:
-            raise ConfigError(f"{path}: realtime: a service fetches for this config: run `krake serve realtime`")
+            raise ConfigError(
+                f"{path}: realtime: a service fetches for this config: run `krake serve realtime`"
+            )
         is_demo = not given.seeds and path == DEMO_CONFIG.resolve()
         params = _params(given, config, DEMO_ITERATIONS if is_demo else DEFAULT_ITERATIONS)
         home = airflow_home(os.environ)
@@ -101,11 +111,17 @@ def main(arguments: list[str] | None = None) -> int:
                 params["seeds"] = stack.enter_context(_synthetic_web(config, console))
             crawl = _Crawl(stack, console, path, config, log)
             if url := _url_of_ui(stack, home, f"make crawl of {path}"):
-                _say(console, f"Config {short_path(path)}. `make ui` runs, at {url}: the run is there.")
+                _say(
+                    console,
+                    f"Config {short_path(path)}. `make ui` runs, at {url}: the run is there.",
+                )
                 code = crawl.run_in_ui(home, url, params)
             else:
                 os.environ.update(environment(home, path))
-                _say(console, f"Config {short_path(path)}. Starting Airflow (its log: {short_path(log)}) ...")
+                _say(
+                    console,
+                    f"Config {short_path(path)}. Starting Airflow (its log: {short_path(log)}) ...",
+                )
                 code = crawl.run(home, params)
             if is_demo and not code:
                 _report(config, console)
@@ -150,10 +166,14 @@ def _params(given: argparse.Namespace, config: Config, usual: int) -> dict[str, 
     most = config.crawl.max_iterations
     iterations = given.iterations if given.iterations is not None else min(usual, most)
     if not 1 <= iterations <= most:
-        raise KrakeError(f"ITERATIONS is {iterations}; it must be within 1 and crawl.max_iterations, {most}")
+        raise KrakeError(
+            f"ITERATIONS is {iterations}; it must be within 1 and crawl.max_iterations, {most}"
+        )
     seeds = seeds_text(given.seeds or "")
     if seeds:
-        parse_seeds(seeds)  # what is no seed at all: else Airflow says so, and fails task after task, a second each
+        parse_seeds(
+            seeds
+        )  # what is no seed at all: else Airflow says so, and fails task after task, a second each
     return {"seeds": seeds, "iterations": iterations, "label": given.label}
 
 
@@ -178,7 +198,9 @@ def _seeds_for_form(seeds: str, config: Config) -> str:
         with file.open() as opened, os_errors(f"seeds: {file.name}", "cannot be read", InputError):
             texts.append(opened.read(_MOST_FORM_BYTES + 1))
         if sum(map(len, texts)) > _MOST_FORM_BYTES:
-            raise InputError(f"seeds: {seeds}: has more than {_MOST_FORM_BYTES:,} bytes: put it into {below}")
+            raise InputError(
+                f"seeds: {seeds}: has more than {_MOST_FORM_BYTES:,} bytes: put it into {below}"
+            )
     return b"\n".join(texts).decode("utf-8", "surrogateescape")
 
 
@@ -192,11 +214,16 @@ def _airflow_prints_to(log: Path) -> Iterator[Console]:
     sys.stdout.flush()
     sys.stderr.flush()
     kept = [os.dup(1), os.dup(2)]
-    with os.fdopen(os.dup(1), "w", encoding="utf-8") as terminal, log.open("a", encoding="utf-8") as file:
+    with (
+        os.fdopen(os.dup(1), "w", encoding="utf-8") as terminal,
+        log.open("a", encoding="utf-8") as file,
+    ):
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
         try:
-            yield Console(file=terminal, width=None if terminal.isatty() else PLAIN_WIDTH, markup=False)
+            yield Console(
+                file=terminal, width=None if terminal.isatty() else PLAIN_WIDTH, markup=False
+            )
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -303,18 +330,26 @@ class _Crawl:
 
     def _hints(self, results: Mapping[str, Mapping[str, Any]]) -> Mapping[str, str]:
         """Return what to say of outcomes: of addresses that were refused, the very networks and hosts."""
-        commits = [result for result in results.values() if Outcome.ADDRESS_REFUSED in result.get("outcomes", {})]
+        commits = [
+            result
+            for result in results.values()
+            if Outcome.ADDRESS_REFUSED in result.get("outcomes", {})
+        ]
         if not commits:
             return HINTS
         from crawl_lib.ask import refused_hosts  # noqa: PLC0415 - Arrow, for this outcome alone
         from crawl_lib.fetch import how_to_allow, inner_networks  # noqa: PLC0415
 
         with suppress(KrakeError):
-            hosts = refused_hosts(open_stores(self.config), {str(result.get("folder")) for result in commits})
+            hosts = refused_hosts(
+                open_stores(self.config), {str(result.get("folder")) for result in commits}
+            )
             if networks := inner_networks(" ".join(hosts.values())):
                 allow = how_to_allow(networks, short_path(self.path))
                 again = f"run `krake forget {' '.join(sorted(hosts)[:3])} --yes`, and the same command again"
-                return {Outcome.ADDRESS_REFUSED: f" (if {', '.join(networks)} is yours: {allow}; {again})"}
+                return {
+                    Outcome.ADDRESS_REFUSED: f" (if {', '.join(networks)} is yours: {allow}; {again})"
+                }
         return HINTS
 
     def _stop(self, stop: StopSignal, display: Display) -> None:
@@ -341,7 +376,9 @@ class _Crawl:
             self._say(f"{task_id}: {message}", "red")
         self._say("The run failed.", "red")
         self._say(f"Everything that was said: {self.log}")
-        self._say("Correct what is named and run the same command again: it continues where this one stopped.")
+        self._say(
+            "Correct what is named and run the same command again: it continues where this one stopped."
+        )
         return self.code
 
     def _say(self, text: str, style: str = "") -> None:
@@ -352,7 +389,9 @@ def _say(console: Console, text: str, style: str = "") -> None:
     console.print(text, style=style, highlight=False, soft_wrap=not console.is_terminal)
 
 
-def _join(console: Console, home: Path, config: Config, params: dict[str, Any]) -> tuple[Path, datetime]:
+def _join(
+    console: Console, home: Path, config: Config, params: dict[str, Any]
+) -> tuple[Path, datetime]:
     """The note of the run that is under way with these parameters, and the time that it is named by.
 
     A run that did not end well is continued by the next one of the same config and parameters: its name is all that

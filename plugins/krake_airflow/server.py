@@ -101,7 +101,9 @@ class AirflowServer:
     `extra`: more environment variables. `logs`: the folder of what its parts print, a file each.
     """
 
-    def __init__(self, home: Path, config: Path, *, port: int = 0, extra: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, home: Path, config: Path, *, port: int = 0, extra: dict[str, str] | None = None
+    ) -> None:
         self.home = home
         self.logs = home / "logs"
         self._config = config
@@ -118,14 +120,19 @@ class AirflowServer:
         self.environment = {
             **os.environ,
             **environment(self.home, self._config),
-            **server_environment(self.home, port=self._port, worker_log_port=worker_log, trigger_log_port=trigger_log),
+            **server_environment(
+                self.home, port=self._port, worker_log_port=worker_log, trigger_log_port=trigger_log
+            ),
             "AIRFLOW__CORE__HOSTNAME_CALLABLE": f"{host_name.__module__}.{host_name.__name__}",
             **self._extra,
         }
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.stop()
 
@@ -148,7 +155,11 @@ class AirflowServer:
         if not self._migrate(until_s, stopped):
             return False
         # The API server can wait for itself on SQLite, and answers nobody until this time is over.
-        short = {**self.environment, **database_environment(self.home, timeout_s=_API_LOCK_S), **self._extra}
+        short = {
+            **self.environment,
+            **database_environment(self.home, timeout_s=_API_LOCK_S),
+            **self._extra,
+        }
         variables = {name: short if name == "api-server" else self.environment for name in PARTS}
         self._parts = [_Part(name, self.logs, self.home, variables[name]) for name in PARTS]
         while not self._healthy():
@@ -176,11 +187,19 @@ class AirflowServer:
         """
         until_s = time.monotonic() + _STOP_S
         started = [process for part in self._parts for process in part.processes()]
-        tasks = [task for part in self._parts if part.name == "scheduler" for task in part.end_with_tasks()]
+        tasks = [
+            task
+            for part in self._parts
+            if part.name == "scheduler"
+            for task in part.end_with_tasks()
+        ]
         if tasks:
             _alive_after(tasks, until_s - time.monotonic() - _TOLD_S)
             time.sleep(_TOLD_S)
-        _end_all({*started, *(process for part in self._parts for process in part.processes())}, patience_s=0.0)
+        _end_all(
+            {*started, *(process for part in self._parts for process in part.processes())},
+            patience_s=0.0,
+        )
         for part in self._parts:
             part.process.wait()
         self._parts = []
@@ -195,13 +214,17 @@ class AirflowServer:
                 if stopped():
                     return False
                 if time.monotonic() > until_s:
-                    raise KrakeError(f"Airflow's database {self._database.database} is not made in time; see {log}")
+                    raise KrakeError(
+                        f"Airflow's database {self._database.database} is not made in time; see {log}"
+                    )
                 time.sleep(0.1)
         finally:
             process.kill()
             process.wait()
         if process.returncode != 0:
-            raise KrakeError(f"Airflow's database {self._database.database} cannot be made; see {log}")
+            raise KrakeError(
+                f"Airflow's database {self._database.database} cannot be made; see {log}"
+            )
         self._database.set()
         return True
 
@@ -246,7 +269,10 @@ class _Part:
         if self.process.returncode is not None:
             return True
         with suppress(ChildProcessError):
-            return os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+            return (
+                os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                is not None
+            )
         return True
 
     def processes(self) -> list[psutil.Process]:
@@ -289,15 +315,20 @@ class _Part:
         code = self.process.wait()
         self._deaths = self._deaths + 1 if time.monotonic() - self._began_s < _STEADY_S else 1
         if self._deaths > _MOST_DEATHS:
-            raise KrakeError(f"Airflow's {self.name} ends again and again (last with {code}); see {self._log}")
+            raise KrakeError(
+                f"Airflow's {self.name} ends again and again (last with {code}); see {self._log}"
+            )
         wait_s = min(30.0, 2.0 ** (self._deaths - 1))
         self._again_s = time.monotonic() + wait_s
         return (
-            f"Airflow's {self.name} ended by itself ({code}); it starts again in {wait_s:.0f} s. Its log: {self._log}"
+            f"Airflow's {self.name} ended by itself ({code}); it "
+            f"starts again in {wait_s:.0f} s. Its log: {self._log}"
         )
 
 
-def _spawn(command: list[str], log: Path, home: Path, variables: dict[str, str]) -> subprocess.Popen[bytes]:
+def _spawn(
+    command: list[str], log: Path, home: Path, variables: dict[str, str]
+) -> subprocess.Popen[bytes]:
     with log.open("ab") as file:
         return subprocess.Popen(
             [sys.executable, "-m", "krake_airflow.loopback", "airflow", *command],
@@ -341,7 +372,9 @@ def _alive_after(processes: Iterable[psutil.Process], most_s: float) -> list[psu
     Also one has ended of whose end its parent has not asked: parents may be slow, or stopped.
     """
     until_s = time.monotonic() + most_s
-    while (alive := [process for process in processes if _lives(process)]) and time.monotonic() < until_s:
+    while (
+        alive := [process for process in processes if _lives(process)]
+    ) and time.monotonic() < until_s:
         time.sleep(0.02)
     return alive
 

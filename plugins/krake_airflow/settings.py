@@ -41,7 +41,9 @@ def config_path(environ: Mapping[str, str]) -> Path:
 def home_errors(home: Path) -> AbstractContextManager[None]:
     """Within, an OSError becomes a ConfigError that says where else Airflow's files may lie."""
     return os_errors(
-        home, f"Airflow's database and logs cannot be written: name another folder by {HOME_VARIABLE}", ConfigError
+        home,
+        f"Airflow's database and logs cannot be written: name another folder by {HOME_VARIABLE}",
+        ConfigError,
     )
 
 
@@ -86,13 +88,17 @@ def environment(home: Path, config: Path) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join([str(PROJECT / "plugins"), str(PROJECT)]),
     }
     # Airflow starts some of its own parts as `airflow`, found by PATH.
-    core["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    core["PATH"] = os.pathsep.join(
+        [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+    )
     return core
 
 
 def database_environment(home: Path, *, timeout_s: int) -> dict[str, str]:
     """Return the variable that names Airflow's SQLite database, and how long a process waits for its lock."""
-    return {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / DATABASE_FILE}?timeout={timeout_s}"}
+    return {
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / DATABASE_FILE}?timeout={timeout_s}"
+    }
 
 
 def host_name() -> str:
@@ -100,7 +106,9 @@ def host_name() -> str:
     return "127.0.0.1"
 
 
-def server_environment(home: Path, *, port: int, worker_log_port: int, trigger_log_port: int) -> dict[str, str]:
+def server_environment(
+    home: Path, *, port: int, worker_log_port: int, trigger_log_port: int
+) -> dict[str, str]:
     """The variables of a server whose UI and API answer on loopback only.
 
     `port`: of the UI and the API; `worker_log_port`, `trigger_log_port`: of the log servers (8793 and 8794 unless
@@ -143,7 +151,9 @@ RECOVERY = {
 """On many machines: what lets a run go on within four minutes after a machine was lost. The same on all of them."""
 
 
-def worker_environment(home: Path, config: Path, *, url: str, secret: str, node: str | None) -> dict[str, str]:
+def worker_environment(
+    home: Path, config: Path, *, url: str, secret: str, node: str | None
+) -> dict[str, str]:
     """The variables of an edge worker: it knows where the API server answers, and no database.
 
     `home`: its AIRFLOW_HOME. `config`: Krake's config file on its machine. `url`: of the API server. `secret`: the
@@ -161,7 +171,9 @@ def worker_environment(home: Path, config: Path, *, url: str, secret: str, node:
     }
 
 
-def centre_environment(home: Path, config: Path, *, port: int, database: str, log_port: int) -> dict[str, str]:
+def centre_environment(
+    home: Path, config: Path, *, port: int, database: str, log_port: int
+) -> dict[str, str]:
     """The variables of API server, scheduler and DAG processor, whose tasks run on edge workers.
 
     `home`: their AIRFLOW_HOME. `port`: of UI and API, on loopback. `database`: the metadata database's URL, password

@@ -120,5 +120,8 @@ def doc_of(task_id: str) -> TaskDoc | None:
 
 def table() -> str:
     """Return the same sentences as the table of docs/operating.md, which says once what *Clear* means."""
-    rows = [f"| `{name}` | {doc.does} | {doc.failed.replace(_CLEAR, '*Clear*')} |" for name, doc in TASK_DOCS.items()]
+    rows = [
+        f"| `{name}` | {doc.does} | {doc.failed.replace(_CLEAR, '*Clear*')} |"
+        for name, doc in TASK_DOCS.items()
+    ]
     return "\n".join(["| task | what it does | when it failed |", "|---|---|---|", *rows])

@@ -21,7 +21,15 @@ from krake_airflow.alone import alone
 from krake_airflow.configs import link_configs, read_configs
 from krake_airflow.database import end_dead_runs
 from krake_airflow.server import AirflowServer, free_ports
-from krake_airflow.settings import DATABASE_FILE, LOCK_FILE, URL_FILE, USER, airflow_home, config_path, home_errors
+from krake_airflow.settings import (
+    DATABASE_FILE,
+    LOCK_FILE,
+    URL_FILE,
+    USER,
+    airflow_home,
+    config_path,
+    home_errors,
+)
 
 PORT_VARIABLE = "AIRFLOW_PORT"
 DEFAULT_PORT = 8080
@@ -30,7 +38,9 @@ DEFAULT_PORT = 8080
 def main(arguments: list[str] | None = None) -> int:
     """Run Airflow until a signal; returns the exit code."""
     parser = argparse.ArgumentParser(prog="make ui", description=__doc__)
-    parser.add_argument("--config", type=Path, help="config file, or a folder of them; default: as krake finds it")
+    parser.add_argument(
+        "--config", type=Path, help="config file, or a folder of them; default: as krake finds it"
+    )
     given = parser.parse_args(arguments)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -42,7 +52,9 @@ def main(arguments: list[str] | None = None) -> int:
         with ExitStack() as stack:
             with home_errors(home):
                 stack.enter_context(alone(home / LOCK_FILE, f"make ui of {path}"))
-                (home / URL_FILE).unlink(missing_ok=True)  # of one that was killed: nothing answers there
+                (home / URL_FILE).unlink(
+                    missing_ok=True
+                )  # of one that was killed: nothing answers there
                 (home / "logs").mkdir(exist_ok=True)
                 configs = link_configs(home, path)
             end_dead_runs(home / DATABASE_FILE)
@@ -80,7 +92,9 @@ def _serve(server: AirflowServer, stop: threading.Event) -> int:
         _say(f"Starting Airflow, which takes about half a minute (its logs: {server.logs}) ...")
         if server.start(stopped=stop.is_set):
             stack.enter_context(_told(server))
-            _say(f"Airflow is at {server.url}\n  user      {USER}\n  password  {server.password}\nCtrl-C stops it.")
+            _say(
+                f"Airflow is at {server.url}\n  user      {USER}\n  password  {server.password}\nCtrl-C stops it."
+            )
         while not stop.wait(1.0):
             for sentence in server.tend():
                 _say(sentence)

@@ -103,7 +103,10 @@ class Reporter:
         now_s = time.monotonic()
         if now_s - self._logged_s >= LOG_INTERVAL_S:
             self._logged_s = now_s
-            log.info("%s", "  ".join(f"{name} {value}" for name, value in without_zeros(progress).items()))
+            log.info(
+                "%s",
+                "  ".join(f"{name} {value}" for name, value in without_zeros(progress).items()),
+            )
         self._kept.report(progress)
 
     def take_result(self, result: Mapping[str, Any]) -> None:
@@ -149,7 +152,10 @@ def result_lines(result: Mapping[str, Any], refusals: Collection[str]) -> Iterat
         else:
             lines = list(map(str, value)) if isinstance(value, list | tuple) else [str(value)]
         for line in lines:
-            yield (logging.WARNING if name in refusals and value else logging.INFO), f"{name}: {line}"
+            yield (
+                (logging.WARNING if name in refusals and value else logging.INFO),
+                f"{name}: {line}",
+            )
 
 
 def without_zeros(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -169,12 +175,16 @@ def say_result(result: Mapping[str, Any], refusals: Collection[str]) -> None:
         log.log(level, "%s", line)
 
 
-_IN_LINES = TextWrapper(88, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+_IN_LINES = TextWrapper(
+    88, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+)
 """Airflow's page cuts a line where its window ends: one of 1280 pixels shows so many characters next to the grid."""
 _AGAIN = "It is tried again by itself, and goes on where it stopped: try %d of %d comes next."
 _BY_HAND = "Correct what is named, then clear this task with its downstream: it goes on from there."
 NEW_RUN = "Trigger a new run: a cleared task keeps its parameters."
-NEW_RUN_OR_FILE = f"{NEW_RUN}\nIf only a file was wrong, correct it, then clear this task with its downstream."
+NEW_RUN_OR_FILE = (
+    f"{NEW_RUN}\nIf only a file was wrong, correct it, then clear this task with its downstream."
+)
 
 
 def say_retry(context: Any) -> None:

@@ -112,7 +112,9 @@ def iterations_group() -> TaskGroup:
     return TaskGroup("iterations", prefix_group_id=False)
 
 
-def add_crawls(config: Config, iteration: int, *, of_requisites: bool = False) -> list[BaseOperator]:
+def add_crawls(
+    config: Config, iteration: int, *, of_requisites: bool = False
+) -> list[BaseOperator]:
     """The crawl tasks of an iteration, one of each node."""
     with TaskGroup("crawl"):
         return [

@@ -68,13 +68,17 @@ def test_at_the_limit_the_child_is_killed_and_what_it_missed_is_said(made: Crawl
     assert asked(made, "/", 0.0) == apart.LookUp({}, PARTS)
 
 
-def test_what_was_found_before_the_limit_is_kept(made: Crawled, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_found_before_the_limit_is_kept(
+    made: Crawled, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A child hangs after the first line, and another child dies within a line."""
     program = "import sys,time;print();print('{\"why\":{}}');print('{\"cat\"',end='',flush=True);sys.stdin.read();"
     popen: Any = apart.subprocess.Popen
     for ending in ("time.sleep(600)", "1/0"):
         command = [apart.sys.executable, "-c", program + ending]
-        monkeypatch.setattr(apart.subprocess, "Popen", lambda _, command=command, **given: popen(command, **given))
+        monkeypatch.setattr(
+            apart.subprocess, "Popen", lambda _, command=command, **given: popen(command, **given)
+        )
         began_s = time.monotonic()
         found = asked(made, "/", 5.0 if "sleep" in ending else PATIENCE_S)
         assert time.monotonic() - began_s < PATIENCE_S
@@ -90,5 +94,8 @@ def test_a_long_question_to_a_child_that_does_not_read_ends_in_time(
     hanging.chmod(0o700)
     monkeypatch.setattr(apart.sys, "executable", str(hanging))
     began_s = time.monotonic()
-    assert look_up(made.config, Secrets(), f"http://a.test/{'x' * 200_000}", seconds=0.2).missed == PARTS
+    assert (
+        look_up(made.config, Secrets(), f"http://a.test/{'x' * 200_000}", seconds=0.2).missed
+        == PARTS
+    )
     assert time.monotonic() - began_s < 50

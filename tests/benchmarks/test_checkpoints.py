@@ -12,7 +12,10 @@ from demo import Serving, SynthWeb
 def test_every_kind_of_checkpoint_of_a_crawl_is_written_down_with_its_time(tmp_path: Path) -> None:
     log = tmp_path / "log"
     config = make_config(tmp_path, segment={"sync_interval_s": 0.0}, crawl={"max_iterations": 2})
-    with Serving(SynthWeb(seed=1, sites=1, pages_per_site=3, specials=False)) as serving, checkpoints.watched(log):
+    with (
+        Serving(SynthWeb(seed=1, sites=1, pages_per_site=3, specials=False)) as serving,
+        checkpoints.watched(log),
+    ):
         pages = crawl_to_the_end(config, serving.seeds)
 
     seen = {line.split()[0] for line in log.read_text().splitlines()}

@@ -16,8 +16,13 @@ PAGES, DAYS, A_ROUND = 60, 16, 20
 @pytest.mark.parametrize("kind", ["adaptive", "fixed"])
 def test_krake_visits_what_the_model_visits_each_day(kind: str, tmp_path: Path) -> None:
     webs, models = ([Web(PAGES, seed) for seed in range(2)] for _ in range(2))
-    expected = [[visits.tolist() for visits in simulate(model, kind, DAYS, A_ROUND)] for model in models]
-    found = [[pages.tolist() for pages in visits] for visits in Years(tmp_path, webs, kind, A_ROUND).days(DAYS)]
+    expected = [
+        [visits.tolist() for visits in simulate(model, kind, DAYS, A_ROUND)] for model in models
+    ]
+    found = [
+        [pages.tolist() for pages in visits]
+        for visits in Years(tmp_path, webs, kind, A_ROUND).days(DAYS)
+    ]
     assert found == [list(day) for day in zip(*expected, strict=True)]
     assert [web.end(DAYS) for web in webs] == [model.end(DAYS) for model in models]
     visits = [page for of_web in found for page in of_web[0]]

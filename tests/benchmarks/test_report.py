@@ -22,7 +22,9 @@ from benchmarks.report import Row, _autogroups, ahead, markdown, measure
         (Row("a", "1"), ""),
     ],
 )
-def test_a_budget_that_this_run_says_nothing_about_is_neither_met_nor_missed(row: Row, verdict: str) -> None:
+def test_a_budget_that_this_run_says_nothing_about_is_neither_met_nor_missed(
+    row: Row, verdict: str
+) -> None:
     assert row.verdict == verdict
 
 
@@ -51,7 +53,9 @@ def test_a_process_without_a_session_has_no_priority_of_a_session(tmp_path: Path
 
 def burn_in_a_child_that_stays() -> None:
     """A step whose child has used a second of CPU, and then waits for nothing."""
-    code = "import os, time\nwhile time.process_time() < 1: pass\nos.write(1, b'.')\ntime.sleep(1000)"
+    code = (
+        "import os, time\nwhile time.process_time() < 1: pass\nos.write(1, b'.')\ntime.sleep(1000)"
+    )
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     assert child.stdout is not None
     child.stdout.read(1)

@@ -10,7 +10,11 @@ from tests.index.made import Made
 
 
 def test_the_loaded_server_is_compared_with_one_query_at_a_time() -> None:
-    alone, loaded, meanwhile = [10.0] * 200, [*[20.0] * 1000, *[80.0] * 200], [*[20.0] * 1000, *[300.0] * 200]
+    alone, loaded, meanwhile = (
+        [10.0] * 200,
+        [*[20.0] * 1000, *[80.0] * 200],
+        [*[20.0] * 1000, *[300.0] * 200],
+    )
     rows = _rows(1000, alone, loaded, meanwhile)
     assert [row.verdict for row in rows] == ["", "met", "MISSED"]
     assert "p99 80.0 ms, 8.0 times, 0 refused" in rows[1].value
@@ -28,5 +32,7 @@ def test_an_index_is_made_of_texts_without_records(tmp_path: Path) -> None:
     made.update()
     write_segment(made, ["third words"], 2)
     version = made.update()
-    assert made.find(version, "words") == {f"http://h{number}.example/{number}" for number in range(3)}
+    assert made.find(version, "words") == {
+        f"http://h{number}.example/{number}" for number in range(3)
+    }
     assert (version.number, version.manifest["added"], version.manifest["is_anew"]) == (2, 1, False)

@@ -103,7 +103,11 @@ def test_before_the_first_segment_there_is_nothing_to_make(stores: Stores) -> No
 
 
 def test_a_row_says_where_the_newest_capture_is(stores: Stores, crawl: CrawlMaker) -> None:
-    crawl.segment("100", "node-a", [Capture("http://a/", time=100), Capture("http://b/", time=101, status=None)])
+    crawl.segment(
+        "100",
+        "node-a",
+        [Capture("http://a/", time=100), Capture("http://b/", time=101, status=None)],
+    )
     crawl.segment("200", "node-b", [Capture("http://a/", time=200, status=404, file=1)])
     version = update(stores)
     rows = rows_of(stores, version)
@@ -142,7 +146,9 @@ def test_the_grouping_of_segments_into_updates_does_not_matter(
     rng.shuffle(places_of)
     for folder, node in places_of:
         some = rng.sample(urls, 12)
-        crawl.segment(str(folder), node, [Capture(url, time=folder + rng.choice((1, 2))) for url in some])
+        crawl.segment(
+            str(folder), node, [Capture(url, time=folder + rng.choice((1, 2))) for url in some]
+        )
         version = update(stores)
     rows = rows_of(stores, version)
     keys = [*map(key, urls), UNKNOWN]
@@ -158,8 +164,12 @@ def test_the_grouping_of_segments_into_updates_does_not_matter(
 def test_segments_that_it_lacks_are_read_too(stores: Stores, crawl: CrawlMaker) -> None:
     crawl.segment("200", "node-a", [Capture("http://a/", time=200), Capture("http://b/", time=200)])
     update(stores)
-    crawl.segment("100", "node-a", [Capture("http://a/", time=100), Capture("http://late/", time=100)])
-    crawl.segment("200", "node-b", [Capture("http://a/", time=201)])  # the iteration has no commit yet
+    crawl.segment(
+        "100", "node-a", [Capture("http://a/", time=100), Capture("http://late/", time=100)]
+    )
+    crawl.segment(
+        "200", "node-b", [Capture("http://a/", time=201)]
+    )  # the iteration has no commit yet
     crawl.segment("300", "node-a", [Capture("http://b/", time=300)])
     keys = [key(f"http://{name}/") for name in ("a", "b", "late", "nowhere")]
     found = newest_rows(stores, keys)
@@ -177,7 +187,11 @@ def test_a_look_up_reads_one_row_group_of_one_segment(
     """Finding 3: the keys of every segment were read, for a URL that no page has."""
     monkeypatch.setattr(places, "_GROUP_ROWS", 8)
     for folder in range(100, 140):
-        crawl.segment(str(folder), "node-a", [Capture(f"http://h/{folder}/{page}", time=folder) for page in range(20)])
+        crawl.segment(
+            str(folder),
+            "node-a",
+            [Capture(f"http://h/{folder}/{page}", time=folder) for page in range(20)],
+        )
     version = update(stores)
     [part] = version.paths
     groups = pq.ParquetFile(storage.root / part).num_row_groups
@@ -190,12 +204,19 @@ def test_a_look_up_reads_one_row_group_of_one_segment(
         return read(file, number, *arguments, **options)
 
     monkeypatch.setattr(pq.ParquetFile, "read_row_group", read_row_group)
-    for url, segments in (("http://h/117/3", {"crawl/117/node-a"}), ("http://nowhere.example/", set())):
+    for url, segments in (
+        ("http://h/117/3", {"crawl/117/node-a"}),
+        ("http://nowhere.example/", set()),
+    ):
         storage.read, asked[:] = {}, []
         row = newest_rows(stores, [key(url)]).get(key(url))
         assert (row or {"url": url})["url"] == url
-        assert {path.rpartition("/")[0] for path in storage.read if path.endswith(PAGES_NAME)} == segments
-        assert len(asked) <= 6, "the keys of two row groups, one group whole, and two reads of the segment"
+        assert {
+            path.rpartition("/")[0] for path in storage.read if path.endswith(PAGES_NAME)
+        } == segments
+        assert len(asked) <= 6, (
+            "the keys of two row groups, one group whole, and two reads of the segment"
+        )
 
 
 @pytest.mark.parametrize("told", [b"\0" * 20, b"\xff" * 20, None])
@@ -208,7 +229,9 @@ def test_a_footer_that_lies_hides_no_row(
     crawl.segment("100", "node-a", [Capture(url, time=1) for url in urls])
     update(stores)
     monkeypatch.setattr(ParquetTable, "last_key", lambda *_: told)
-    assert set(newest_rows(stores, [key(url) for url in [*urls, "http://h/none"]])) == set(map(key, urls))
+    assert set(newest_rows(stores, [key(url) for url in [*urls, "http://h/none"]])) == set(
+        map(key, urls)
+    )
 
 
 @pytest.mark.parametrize("damage", ["cut", "gone", "flipped", "all"])
@@ -239,9 +262,14 @@ def test_a_segment_that_was_deleted_by_hand_is_noticed(
     crawl.segment("200", "node-a", [Capture("http://a/", time=200)])
     first = update(stores)
     storage.delete("crawl/200")
-    assert newest_rows(stores, [key("http://a/")])[key("http://a/")]["segment_path"] == "crawl/100/node-a"
+    assert (
+        newest_rows(stores, [key("http://a/")])[key("http://a/")]["segment_path"]
+        == "crawl/100/node-a"
+    )
     again = update(stores)
-    assert (again.number, again.manifest["parent"]) == (first.number + 1, None), "made anew: an older capture counts"
+    assert (again.number, again.manifest["parent"]) == (first.number + 1, None), (
+        "made anew: an older capture counts"
+    )
     assert [row["folder"] for row in rows_of(stores, again)] == [100]
 
 
@@ -252,11 +280,16 @@ def test_why_searches_the_links_of_the_newest_iterations(
     wanted = "http://refused.example/"
     for folder in range(100, 105):
         links = [wanted] if folder == 101 else []
-        crawl.segment(str(folder), "node-a", [Capture(f"http://h/{folder}", time=folder, links=links)])
+        crawl.segment(
+            str(folder), "node-a", [Capture(f"http://h/{folder}", time=folder, links=links)]
+        )
     before = why._link(stores, key(wanted), None, inf)
     assert before[0] is not None
     assert before[0]["page"] == "http://h/101"
     storage.read = {}
     assert why._link(stores, key(wanted), 2, inf) == (None, 3)
-    assert {path.split("/")[1] for path in storage.read if path.endswith(LINKS_NAME)} == {"103", "104"}
+    assert {path.split("/")[1] for path in storage.read if path.endswith(LINKS_NAME)} == {
+        "103",
+        "104",
+    }
     assert why._link(stores, key(wanted), 4, inf) == before

@@ -31,7 +31,9 @@ class Done:
         """The one line of an error; lines of progress, or of waiting for somebody, may come before it."""
         assert self.code == 1, (self.code, self.out, self.err)
         *before, line = self.err.splitlines()
-        assert all(one.startswith(("config: ", "node ", "stage ", "waiting for ")) for one in before), self.err
+        assert all(
+            one.startswith(("config: ", "node ", "stage ", "waiting for ")) for one in before
+        ), self.err
         assert line.startswith("krake: ")
         return line.removeprefix("krake: ")
 

@@ -37,7 +37,14 @@ def crawled_once(web: Serving, tmp_path_factory: pytest.TempPathFactory) -> Path
     directory = tmp_path_factory.mktemp("asked")
     krake = Krake(directory, lambda words: run_killed(words, None))
     krake.configure()
-    krake.ok("inject", *web.seeds, web.url(0, "/no-such-page"), web.url(0, "/private/x"), "--run-id", "first")
+    krake.ok(
+        "inject",
+        *web.seeds,
+        web.url(0, "/no-such-page"),
+        web.url(0, "/private/x"),
+        "--run-id",
+        "first",
+    )
     krake.ok("crawl", "--iterations", "2", "--batch-size", "12")
     krake.ok("settle")
     krake.ok("export")
@@ -64,7 +71,10 @@ def test_a_page_that_answered_404_is_shown(krake: Krake, web: Serving) -> None:
     assert found["export"] is found["node_id"] is found["out_links"] is None
     assert found["row"]["segment_path"].startswith("crawl/")
     assert krake.ok("show", found["key"], "--json").json == found
-    assert "is not among the" in krake("show", url, "--export", krake.status()["exports"][0]["name"]).error()
+    assert (
+        "is not among the"
+        in krake("show", url, "--export", krake.status()["exports"][0]["name"]).error()
+    )
     shown = krake.ok("show", url).out
     assert f"{url} (no export has it)" in shown
     assert "gone" in shown
@@ -77,7 +87,9 @@ def test_without_an_export_pages_are_found_in_the_segments(krake: Krake, web: Se
     assert "`krake why`" in krake("show", web.url(0, "/never-seen")).error()
 
 
-def test_a_page_is_shown_to_people_with_its_links_and_numbers_as_files_have_them(krake: Krake, web: Serving) -> None:
+def test_a_page_is_shown_to_people_with_its_links_and_numbers_as_files_have_them(
+    krake: Krake, web: Serving
+) -> None:
     krake.ok("graph", "link")
     krake.ok("graph", "finalize")
     found = krake.ok("show", web.seeds[0], "--json").json
@@ -99,7 +111,10 @@ def test_cat_prints_headers_and_body_without_codings(krake: Krake, web: Serving)
 
 
 def test_cat_of_what_brought_no_answer_says_what_it_ended_in(krake: Krake, web: Serving) -> None:
-    assert "/private/x: brought no answer: robots_denied" in krake("cat", web.url(0, "/private/x")).error()
+    assert (
+        "/private/x: brought no answer: robots_denied"
+        in krake("cat", web.url(0, "/private/x")).error()
+    )
 
 
 def why(krake: Krake, url: str) -> dict[str, Any]:
@@ -110,7 +125,9 @@ def why(krake: Krake, url: str) -> dict[str, Any]:
     return found
 
 
-def test_why_tells_where_a_crawled_page_came_from_and_where_its_record_is(krake: Krake, web: Serving) -> None:
+def test_why_tells_where_a_crawled_page_came_from_and_where_its_record_is(
+    krake: Krake, web: Serving
+) -> None:
     found = why(krake, web.seeds[0].replace("http", "HTTP"))
     assert found["answer"] == "ended as ok"
     assert found["source"] == {"depth": 0, "list": None, "seeds": "first"}
@@ -118,7 +135,9 @@ def test_why_tells_where_a_crawled_page_came_from_and_where_its_record_is(krake:
     assert found["owner"] in {"node-a", "node-b"}
     assert found["scope"] == {"accepted": True, "by": "accepted", "rule": None, "depth": 0}
     assert found["capture"]["warc_file"].endswith(".warc.gz")
-    linked = next(url for url in truth_pages(krake) if url not in web.seeds and "no-such" not in url)
+    linked = next(
+        url for url in truth_pages(krake) if url not in web.seeds and "no-such" not in url
+    )
     assert (source := why(krake, linked)["source"])["page"].startswith("http://127.")
     assert source["depth"] >= 1
     assert why(krake, web.url(0, "/no-such-page"))["answer"] == "ended as gone"
@@ -139,7 +158,9 @@ def test_why_names_the_line_of_robots_txt(krake: Krake, web: Serving) -> None:
 
 
 def test_why_tells_the_place_of_what_waits(krake: Krake, web: Serving) -> None:
-    krake.ok("inject", *(web.url(1, f"/waits/{number}") for number in range(3)), "--run-id", "later")
+    krake.ok(
+        "inject", *(web.url(1, f"/waits/{number}") for number in range(3)), "--run-id", "later"
+    )
     url = web.url(1, "/waits/2")
     owner = why(krake, url)["owner"]
     assert why(krake, url)["answer"].endswith(
@@ -148,7 +169,10 @@ def test_why_tells_the_place_of_what_waits(krake: Krake, web: Serving) -> None:
     krake.ok("settle")
     found = why(krake, url)
     length = krake.status()["queues"][owner]["length"]
-    assert found["answer"] == f"is yet to be fetched: number {length} of {length} in the queue of {owner}"
+    assert (
+        found["answer"]
+        == f"is yet to be fetched: number {length} of {length} in the queue of {owner}"
+    )
     assert found["source"]["seeds"] == "later"
     assert found["state"] == "queued"
 
@@ -210,8 +234,14 @@ def test_why_looks_at_all_nodes_with_local_routing(krake: Krake, web: Serving) -
 
 def test_why_tells_what_rejected_a_url(krake: Krake, web: Serving) -> None:
     assert why(krake, web.url(0, "/never/seen"))["answer"].startswith("was not found: ")
-    followed = {row["target_url"] for row in links(krake) if row["followed"]} | {*truth_pages(krake)}
-    rejected = {row["target_url"]: row["rule"] for row in links(krake) if row["target"] and not row["followed"]}
+    followed = {row["target_url"] for row in links(krake) if row["followed"]} | {
+        *truth_pages(krake)
+    }
+    rejected = {
+        row["target_url"]: row["rule"]
+        for row in links(krake)
+        if row["target"] and not row["followed"]
+    }
     url = next(url for url in rejected if url not in followed)
     found = why(krake, url)
     assert found["state"] == "unknown"
@@ -246,7 +276,9 @@ def test_why_notes_what_this_machine_cannot_see(krake: Krake, web: Serving) -> N
     ],
 )
 @pytest.mark.parametrize("command", ["why", "check", "cat"])
-def test_a_url_without_a_scheme_is_written_out(krake: Krake, command: str, text: str, meant: str | None) -> None:
+def test_a_url_without_a_scheme_is_written_out(
+    krake: Krake, command: str, text: str, meant: str | None
+) -> None:
     krake.configure()
     said = krake(command, text).error()
     assert (f"{text}: has no http:// or https://: write {meant}" in said) is (meant is not None)
@@ -264,21 +296,28 @@ def test_check_fetches_once_and_leaves_nothing(krake: Krake, web: Serving) -> No
     assert denied.code == 1
     assert "Disallow: /private/" in denied.out
     assert "robots_denied" in denied.out
-    assert before == {file: file.read_bytes() for file in krake.directory.rglob("*") if file.is_file()}
+    assert before == {
+        file: file.read_bytes() for file in krake.directory.rglob("*") if file.is_file()
+    }
 
 
 def test_check_of_a_strangers_site_needs_a_contact(krake: Krake) -> None:
     krake.configure(fetch={"contact": None})
     assert (
-        "fetch.contact: is not set, and http://example.org/ is a site" in krake("check", "http://example.org").error()
+        "fetch.contact: is not set, and http://example.org/ is a site"
+        in krake("check", "http://example.org").error()
     )
 
 
 @pytest.mark.parametrize("words", [("show",), ("cat",), ("why",), ("status",), ("check",)])
-def test_what_only_reads_waits_for_no_lock(krake: Krake, web: Serving, words: tuple[str, ...]) -> None:
+def test_what_only_reads_waits_for_no_lock(
+    krake: Krake, web: Serving, words: tuple[str, ...]
+) -> None:
     with ExitStack() as stack:
         for node in ("node-a", "node-b"):
-            stack.enter_context(NodeLock(krake.directory / "queue" / node, node, 0.0, what="a test"))
+            stack.enter_context(
+                NodeLock(krake.directory / "queue" / node, node, 0.0, what="a test")
+            )
         krake.ok(*words, *([] if words == ("status",) else [web.seeds[0]]))
 
 
@@ -307,7 +346,10 @@ def test_why_looks_through_a_million_queued_urls_in_less_than_five_seconds(krake
     for path in directory.iterdir():
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     with (directory / "0").open("w") as file:
-        file.writelines(f"http://127.0.0.1/a/page/of/usual/length?number={number}\n" for number in range(999_999))
+        file.writelines(
+            f"http://127.0.0.1/a/page/of/usual/length?number={number}\n"
+            for number in range(999_999)
+        )
         file.write("http://127.0.0.1/last\n")
     (directory / "state").write_text("0\n1000000\n")
     began_s = time.process_time()
@@ -333,7 +375,11 @@ def test_shell_has_the_page_its_links_and_its_verdicts(
     tables = (krake.directory / "dfs" / "crawl").glob("[0-9]*/node-?/links.parquet")
     rows = [row for path in tables for row in pq.read_table(path, partitioning=None).to_pylist()]
     key = krake.ok("check", web.seeds[0], "--json").json["key"]
-    crawled = [f"{row['followed']} {row['rule']} {row['target_url']}" for row in rows if row["source"].hex() == key]
+    crawled = [
+        f"{row['followed']} {row['rule']} {row['target_url']}"
+        for row in rows
+        if row["source"].hex() == key
+    ]
     assert crawled
     for line in crawled:
         assert line in done.out
@@ -342,21 +388,40 @@ def test_shell_has_the_page_its_links_and_its_verdicts(
     assert "True True {" in done.out
 
 
-def test_shell_of_what_brought_no_page_has_none(krake: Krake, web: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
-    for url, outcome in ((web.url(0, "/private/x"), "robots_denied"), ("http://127.0.0.1:1/", "port_refused")):
-        monkeypatch.setattr("sys.stdin", io.StringIO("print(page, links, verdicts['fetch']['outcome'])\n"))
+def test_shell_of_what_brought_no_page_has_none(
+    krake: Krake, web: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for url, outcome in (
+        (web.url(0, "/private/x"), "robots_denied"),
+        ("http://127.0.0.1:1/", "port_refused"),
+    ):
+        monkeypatch.setattr(
+            "sys.stdin", io.StringIO("print(page, links, verdicts['fetch']['outcome'])\n")
+        )
         done = krake.ok("shell", url)
         assert f"None [] {outcome}" in done.out
         assert f"{url}: {outcome}" in done.err
     assert "not a URL" in krake("shell", "mailto:a@b").error()
 
 
-def test_ctrl_c_in_a_shell_interrupts_what_runs_and_not_the_shell(krake: Krake, web: Serving) -> None:
+def test_ctrl_c_in_a_shell_interrupts_what_runs_and_not_the_shell(
+    krake: Krake, web: Serving
+) -> None:
     program = "import sys; from crawl_lib.cli import main; sys.exit(main(sys.argv[1:]))"
     typed = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nprint('goes on')\nos.kill(os.getpid(), {last})\n"
     for last, code in (("0", 0), ("signal.SIGTERM", 128 + signal.SIGTERM)):
-        command = [sys.executable, "-c", program, "--config", str(krake.file), "shell", web.seeds[0]]
-        done = subprocess.run(command, input=typed.format(last=last), capture_output=True, text=True)
+        command = [
+            sys.executable,
+            "-c",
+            program,
+            "--config",
+            str(krake.file),
+            "shell",
+            web.seeds[0],
+        ]
+        done = subprocess.run(
+            command, input=typed.format(last=last), capture_output=True, text=True
+        )
         assert (done.returncode, "goes on" in done.stdout) == (code, True)
         assert "KeyboardInterrupt" in done.stderr
 

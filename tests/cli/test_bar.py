@@ -44,9 +44,15 @@ def test_the_time_left_follows_from_what_was_done() -> None:
     [
         ({"stage": "x", "done": 12, "total": 0, "unit": "arcs"}, "x 12 arcs"),
         ({"stage": "sort", "done": 12, "total": 100, "unit": "percent"}, "sort 12 %"),
-        ({"checking": "a.gz", "done": 1_500_000, "total": 30_000_000, "unit": "bytes"}, "checking a.gz 1.5/30.0 MB"),
+        (
+            {"checking": "a.gz", "done": 1_500_000, "total": 30_000_000, "unit": "bytes"},
+            "checking a.gz 1.5/30.0 MB",
+        ),
         ({"reading": "crawl/1795762501/node-a/part-00001.warc.gz"}, "reading crawl…-00001.warc.gz"),
-        ({"node": "a", "phase": "fetch", "taken": 9, "fetched": 4, "errors": 2}, "a fetch 4/9 URLs errors 2"),
+        (
+            {"node": "a", "phase": "fetch", "taken": 9, "fetched": 4, "errors": 2},
+            "a fetch 4/9 URLs errors 2",
+        ),
         ({"checking": "[/x]\x1b]0;t\x07"}, "checking [/x]\\x1b]0;t\\x07"),
         ({"deleting": "日" * 200, "done": 1, "total": 2, "unit": "paths", "more": 10**60}, None),
         ({}, ""),
@@ -110,8 +116,12 @@ def test_long_work_shows_a_bar(krake: Krake, serving: Serving, tmp_path: Path) -
         assert written.startswith(command), written
         frames = [frame.split("\n")[0] for frame in written.split("\r\x1b[K")]
         name, unit = PARTS[command]
-        assert any(name in frame and "━" in frame and unit in frame for frame in frames), "\n".join([command, *frames])
-    assert not any("━━" in line for line in terminal.screen.lines), "each bar is gone when its command ends"
+        assert any(name in frame and "━" in frame and unit in frame for frame in frames), "\n".join(
+            [command, *frames]
+        )
+    assert not any("━━" in line for line in terminal.screen.lines), (
+        "each bar is gone when its command ends"
+    )
 
 
 def test_seeds_show_how_much_of_them_was_read(tmp_path: Path) -> None:

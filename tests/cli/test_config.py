@@ -41,11 +41,16 @@ def test_no_secret_is_printed(krake: Krake, monkeypatch: pytest.MonkeyPatch) -> 
         ("http://me@proxy.example:3128", "http://me@proxy.example:3128"),
         ("me:secret@proxy.example:3128", "me:****@proxy.example:3128"),
         ("socks5h://:secret@proxy.example", "socks5h://:****@proxy.example"),
-        ("http://a:b@nn1:9870;http://c:d@nn2:9870", "http://a:****@nn1:9870;http://c:****@nn2:9870"),
+        (
+            "http://a:b@nn1:9870;http://c:d@nn2:9870",
+            "http://a:****@nn1:9870;http://c:****@nn2:9870",
+        ),
         ("/data/dfs", "/data/dfs"),
     ],
 )
-def test_addresses_are_shown_without_their_passwords(address: str | None, shown: str | None) -> None:
+def test_addresses_are_shown_without_their_passwords(
+    address: str | None, shown: str | None
+) -> None:
     assert masked(address) == shown
 
 
@@ -63,7 +68,13 @@ def test_rules_that_cannot_work_are_named(krake: Krake) -> None:
 def test_a_bad_config_is_one_line_for_every_command(krake: Krake) -> None:
     krake.configure(batch={"sise": 3})
     line = f"{krake.file}: batch.sise: unknown option; the nearest valid one is batch.size"
-    for words in (["config"], ["status"], ["inject", "http://127.0.0.1/"], ["keys", "check"], ["export"]):
+    for words in (
+        ["config"],
+        ["status"],
+        ["inject", "http://127.0.0.1/"],
+        ["keys", "check"],
+        ["export"],
+    ):
         assert krake(*words).error() == line
 
 
@@ -71,7 +82,9 @@ def test_all_mistakes_are_lines_of_their_own(krake: Krake) -> None:
     krake.configure(batch={"sise": 3, "size": 0}, crawl={"schedule": "every day"})
     done = krake("config")
     assert (done.code, done.out) == (1, "")
-    assert [line.removeprefix(f"krake: {krake.file}: ").split(": ")[0] for line in done.err.splitlines()] == [
+    assert [
+        line.removeprefix(f"krake: {krake.file}: ").split(": ")[0] for line in done.err.splitlines()
+    ] == [
         "batch.sise",
         "batch.size",
         "crawl.schedule",
@@ -92,8 +105,12 @@ def test_what_an_operator_should_know_of_is_a_warning(krake: Krake) -> None:
 
 
 @pytest.mark.parametrize("tls", ["prefer", "require", "off", "verify"])
-def test_a_key_server_elsewhere_whose_certificate_is_not_looked_at_is_a_warning(krake: Krake, tls: str) -> None:
-    krake.configure(key_storage={"servers": ["keys.example:3307", "127.0.0.1:9", "[::1]:9"], "tls": tls})
+def test_a_key_server_elsewhere_whose_certificate_is_not_looked_at_is_a_warning(
+    krake: Krake, tls: str
+) -> None:
+    krake.configure(
+        key_storage={"servers": ["keys.example:3307", "127.0.0.1:9", "[::1]:9"], "tls": tls}
+    )
     warnings = [line for line in krake("config").err.splitlines() if line.startswith("warning: ")]
     assert len(warnings) == (tls != "verify")
     for line in warnings:

@@ -32,10 +32,14 @@ def crawled(krake: Krake, serving: Serving) -> Krake:
 def test_a_crawl_by_hand_finds_the_truth_and_says_so(crawled: Krake, serving: Serving) -> None:
     truth = serving.truth()
     status = crawled.status()
-    assert status["totals"]["outcomes"] == {str(word): count for word, count in truth.counts().items() if count}
+    assert status["totals"]["outcomes"] == {
+        str(word): count for word, count in truth.counts().items() if count
+    }
     done = status["iterations"]
     assert {entry["complete"] for entry in done} == {True}
-    assert [entry["counts"]["taken"] == 0 for entry in done] == [False] * (len(done) - 1) + [True], "it ended early"
+    assert [entry["counts"]["taken"] == 0 for entry in done] == [False] * (len(done) - 1) + [
+        True
+    ], "it ended early"
     assert len(done) < 8
     assert [queue["length"] for queue in status["queues"].values()] == [0, 0]
     assert status["keys"][0]["total"] == len(truth.visits)
@@ -59,9 +63,14 @@ def test_a_crawl_by_hand_finds_the_truth_and_says_so(crawled: Krake, serving: Se
     assert f"{len(truth.arcs):,}" in stats
     assert crawled.ok("graph", "stats", "--export", export["name"]).out == stats
     assert crawled.ok("graph", "stats", "--json").json["arcs"] == len(truth.arcs)
-    assert f"{len(truth.arcs):,}" in crawled.ok("graph", "export", str(crawled.directory / "arcs.tsv")).out
+    assert (
+        f"{len(truth.arcs):,}"
+        in crawled.ok("graph", "export", str(crawled.directory / "arcs.tsv")).out
+    )
     lines = (crawled.directory / "arcs.tsv").read_text().splitlines()
-    assert {tuple(line.split("\t")) for line in lines} == {(source, target) for source, target in truth.arcs}
+    assert {tuple(line.split("\t")) for line in lines} == {
+        (source, target) for source, target in truth.arcs
+    }
     _show_by_url_key_and_node_id(
         crawled, serving.seeds[0], len({arc for arc in truth.arcs if arc[0] == serving.seeds[0]})
     )
@@ -133,14 +142,18 @@ def test_a_crawl_whose_nodes_are_refused_leaves_no_folder(
     assert [entry["complete"] for entry in krake.status()["iterations"]] == [True] * 3
 
 
-def test_forgotten_urls_are_fetched_again_when_they_are_injected(krake: Krake, serving: Serving) -> None:
+def test_forgotten_urls_are_fetched_again_when_they_are_injected(
+    krake: Krake, serving: Serving
+) -> None:
     first, _ = serving.seeds
     krake.configure(urls={"scope": "hosts", "max_depth": 0})
     krake.ok("inject", "\n".join(serving.seeds))
     krake.ok("crawl")
     assert krake.status()["totals"]["fetched"] == 2
 
-    done = krake.ok("forget", "--yes", first.upper().replace("HTTP", "http"), "http://never.example/")
+    done = krake.ok(
+        "forget", "--yes", first.upper().replace("HTTP", "http"), "http://never.example/"
+    )
     assert done.out == "forgot 1 of 2 URLs; 1 were not known\n"
     krake.ok("inject", "\n".join(serving.seeds))
     krake.ok("crawl")
@@ -187,13 +200,19 @@ def test_repair_fills_a_replica_that_was_lost(krake: Krake) -> None:
         file.unlink()
     assert krake("keys", "check").code == 1
     krake.ok("fsck", "--repair")
-    assert [server["total"] for server in krake.ok("keys", "check", "--json").json["servers"]] == [20, 20]
+    assert [server["total"] for server in krake.ok("keys", "check", "--json").json["servers"]] == [
+        20,
+        20,
+    ]
 
 
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("crawl", "--node", "node-x", "--run-id", "r"), "node 'node-x' is not one of servers: node-a, node-b"),
+        (
+            ("crawl", "--node", "node-x", "--run-id", "r"),
+            "node 'node-x' is not one of servers: node-a, node-b",
+        ),
         (("settle", "--node", "node-x"), "node 'node-x' is not one of servers: node-a, node-b"),
         (("nodes", "restart", "node-x"), "node 'node-x' is not one of servers: node-a, node-b"),
         (("fsck", "--only", "keys"), "--only is for --repair"),
@@ -211,7 +230,9 @@ def test_repair_fills_a_replica_that_was_lost(krake: Krake) -> None:
         (("forget", "--yes", "http://127.0.0.1/"), "run `krake keys create`"),
     ],
 )
-def test_what_cannot_be_done_is_one_line(krake: Krake, words: tuple[str, ...], problem: str) -> None:
+def test_what_cannot_be_done_is_one_line(
+    krake: Krake, words: tuple[str, ...], problem: str
+) -> None:
     assert problem in krake(*words).error()
 
 
@@ -225,7 +246,9 @@ WRONG = [
 
 
 @pytest.mark.parametrize("words", WRONG)
-def test_a_wrong_argument_exits_with_2(krake: Krake, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_argument_exits_with_2(
+    krake: Krake, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as ended:
         krake(*words)
     assert ended.value.code == 2
@@ -298,7 +321,9 @@ def test_a_status_where_nothing_is_yet(krake: Krake) -> None:
     assert status["iterations"] == status["exports"] == []
     assert set(status["queues"]) == {"node-a", "node-b"}
     assert "not on this machine, or not used yet" in json.dumps(status["queues"])
-    assert krake.ok("status").out.count("not on this machine, or not used yet") == 2, "0 would be no answer"
+    assert krake.ok("status").out.count("not on this machine, or not used yet") == 2, (
+        "0 would be no answer"
+    )
     assert "node-a" in krake.ok("status").out
 
 

@@ -55,12 +55,18 @@ def crawled(krake: Krake, serving: Serving) -> Krake:
     return krake
 
 
-@pytest.mark.parametrize("words", [("config",), ("inject", "http://127.0.0.1:1/"), ("fsck", "--repair")])
-def test_every_place_of_another_crawl_is_named_with_both_names(crawled: Krake, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "words", [("config",), ("inject", "http://127.0.0.1:1/"), ("fsck", "--repair")]
+)
+def test_every_place_of_another_crawl_is_named_with_both_names(
+    crawled: Krake, words: tuple[str, ...]
+) -> None:
     rename(crawled)
     error = refusal(crawled(*words))
     assert all(f"{option}: " in error for option in PLACES), error
-    assert error.count("of the crawl 'krake', and crawl.name is 'other'") == 5, "two nodes, one of each other place"
+    assert error.count("of the crawl 'krake', and crawl.name is 'other'") == 5, (
+        "two nodes, one of each other place"
+    )
 
 
 @pytest.mark.parametrize("shared", PLACES)
@@ -74,17 +80,33 @@ def test_one_shared_place_is_enough(crawled: Krake, shared: str) -> None:
 
 def test_nothing_of_a_crawl_is_touched_by_one_of_another_name(crawled: Krake) -> None:
     def state() -> dict[str, bytes]:
-        paths = [path for name in ("dfs", "keys", "queue") for path in (crawled.directory / name).rglob("*")]
-        return {str(path): path.read_bytes() for path in paths if path.is_file() and path.name not in LOOKS}
+        paths = [
+            path
+            for name in ("dfs", "keys", "queue")
+            for path in (crawled.directory / name).rglob("*")
+        ]
+        return {
+            str(path): path.read_bytes()
+            for path in paths
+            if path.is_file() and path.name not in LOOKS
+        }
 
     before = state()
     rename(crawled)
-    for words in (("inject", "http://127.0.0.1:1/"), ("crawl",), ("settle",), ("config",), ("fsck", "--repair")):
+    for words in (
+        ("inject", "http://127.0.0.1:1/"),
+        ("crawl",),
+        ("settle",),
+        ("config",),
+        ("fsck", "--repair"),
+    ):
         refusal(crawled(*words))
     assert state() == before
 
 
-def test_with_places_of_its_own_it_crawls_and_may_share_scratch(crawled: Krake, serving: Serving) -> None:
+def test_with_places_of_its_own_it_crawls_and_may_share_scratch(
+    crawled: Krake, serving: Serving
+) -> None:
     before = crawled.status()
     rename(crawled, *PLACES)
     crawled.ok("config")

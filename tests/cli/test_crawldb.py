@@ -26,11 +26,16 @@ def crawled(krake: Krake, serving: Serving) -> Krake:
     return krake
 
 
-def test_a_crawl_ends_when_nothing_is_due_and_a_settled_crawl_is_clean(crawled: Krake, serving: Serving) -> None:
+def test_a_crawl_ends_when_nothing_is_due_and_a_settled_crawl_is_clean(
+    crawled: Krake, serving: Serving
+) -> None:
     found = crawled.ok("crawldb", "stats", "--json").json
     assert found["rows"] == len(serving.truth().visits)
     assert sum(found["rows_of_host"].values()) == found["rows"] == sum(found["statuses"].values())
-    assert (found["due"]["now"], found["due"]["within 30 days"]) == (0, found["rows"] - found["statuses"]["gone"])
+    assert (found["due"]["now"], found["due"]["within 30 days"]) == (
+        0,
+        found["rows"] - found["statuses"]["gone"],
+    )
     crawled.ok("settle")
     assert "clean" in crawled.ok("fsck").out
     assert "nothing is due" in crawled.ok("crawl").out, "a second run finds the same"
@@ -59,7 +64,11 @@ def test_hosts_are_a_line_each(crawled: Krake) -> None:
     found = [json.loads(line) for line in crawled.ok("crawldb", "hosts").out.splitlines()]
     assert {one["host"]: one["urls"] for one in found[:10]} == stats["rows_of_host"]
     assert sum(one["fetched"] for one in found) == stats["statuses"]["fetched"]
-    table = list(csv.DictReader(io.StringIO(crawled.ok("crawldb", "hosts", "--format", "csv", "--count", "2").out)))
+    table = list(
+        csv.DictReader(
+            io.StringIO(crawled.ok("crawldb", "hosts", "--format", "csv", "--count", "2").out)
+        )
+    )
     assert [one["host"] for one in table] == [one["host"] for one in found[:2]]
 
 
@@ -100,7 +109,9 @@ def test_a_round_by_hand(krake: Krake, serving: Serving) -> None:
     assert krake.ok("crawldb", "filter", "--json").json["rows"] == again["rows"]
 
 
-def test_a_fifo_crawl_gets_a_crawldb_and_there_is_no_way_back(krake: Krake, serving: Serving) -> None:
+def test_a_fifo_crawl_gets_a_crawldb_and_there_is_no_way_back(
+    krake: Krake, serving: Serving
+) -> None:
     krake.ok("inject", "\n".join(serving.seeds))
     assert "frontier.order: is fifo" in krake("crawldb", "init").error()
     assert "frontier.order: is fifo" in krake("crawldb", "update").error()

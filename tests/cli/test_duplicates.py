@@ -32,7 +32,11 @@ def opened(krake: Krake) -> Stores:
 @pytest.mark.parametrize("order", ["fifo", "crawldb"])
 def test_all_commands(krake: Krake, order: str) -> None:
     krake.configure(frontier={"order": order}, duplicates={"cosine": 0.95})
-    assert "has no CrawlDb yet" if order == "crawldb" else "has no segment yet" in krake("duplicates", "near").error()
+    assert (
+        "has no CrawlDb yet"
+        if order == "crawldb"
+        else "has no segment yet" in krake("duplicates", "near").error()
+    )
     stores = opened(krake)
     leave(stores, TEXTS)
     if order == "crawldb":
@@ -47,12 +51,21 @@ def test_all_commands(krake: Krake, order: str) -> None:
     }
     assert "duplicates/1" in krake.ok("duplicates", "near").out
     [mirror] = krake.ok("duplicates", "mirrors", "--json").json
-    assert mirror == {"host": "a.example", "mirror": "b.example", "mirror_texts": 6, "shared": 6, "texts": 6}
+    assert mirror == {
+        "host": "a.example",
+        "mirror": "b.example",
+        "mirror_texts": 6,
+        "shared": 6,
+        "texts": 6,
+    }
     assert "mirror texts" in krake.ok("duplicates", "mirrors").out
     assert "All rights reserved" in krake.ok("duplicates", "templates").out
     assert "duplicates" not in krake("fsck").out
     if order == "crawldb":
-        assert krake.ok("duplicates", "mark", "--json").json["statuses"] == {"duplicate": 6, "fetched": 6}
+        assert krake.ok("duplicates", "mark", "--json").json["statuses"] == {
+            "duplicate": 6,
+            "fetched": 6,
+        }
     else:
         assert "this needs crawldb" in krake("duplicates", "mark").error()
     part = krake.directory / "dfs" / "crawl" / "duplicates" / "1" / "part-00000.parquet"

@@ -29,9 +29,13 @@ def test_krake_alone_prints_the_status_of_the_crawl_that_is_there(
     assert done.err == f"config: {'mine.yml' if stand != '.' else 'crawls/mine/mine.yml'}\n"
 
 
-def test_krake_alone_takes_the_config_that_it_is_given(run: Callable[..., Done], tmp_path: Path) -> None:
+def test_krake_alone_takes_the_config_that_it_is_given(
+    run: Callable[..., Done], tmp_path: Path
+) -> None:
     run("init", tmp_path / "other")
-    assert run("--config", tmp_path / "other" / "other.yml").out.startswith(f"crawl {tmp_path}/other/")
+    assert run("--config", tmp_path / "other" / "other.yml").out.startswith(
+        f"crawl {tmp_path}/other/"
+    )
 
 
 def test_krake_where_no_crawl_is_says_how_to_begin(
@@ -66,7 +70,9 @@ def test_a_command_that_deletes_names_its_config_before_it_does_anything(
     assert krake(*command.split()).err.startswith("config: krake.yml\n")
 
 
-def test_key_servers_have_short_names_in_lists_and_keys_check_prints_the_whole_address(krake: Krake) -> None:
+def test_key_servers_have_short_names_in_lists_and_keys_check_prints_the_whole_address(
+    krake: Krake,
+) -> None:
     krake.configure(key_storage={"servers": ["keys/0.sqlite", "keys/1.sqlite"], "replication": 2})
     krake.ok("keys", "create")
     shown = krake.ok("status").out

@@ -28,7 +28,9 @@ def test_help_is_coloured_and_has_the_same_words(words: list[str], size: tuple[i
     assert piped.returncode == code
     assert STYLE.search(terminal.written)
     shown = STYLE.sub("", terminal.written)
-    assert "".join(shown.split()) == "".join((piped.stdout + piped.stderr).split()), "lines may end elsewhere"
+    assert "".join(shown.split()) == "".join((piped.stdout + piped.stderr).split()), (
+        "lines may end elsewhere"
+    )
 
 
 @pytest.mark.parametrize(
@@ -58,5 +60,7 @@ def test_a_shell_completes(line: str, words: set[str], tmp_path: Path) -> None:
 def test_a_completion_loads_nothing_heavy() -> None:
     """A person waits for it: numpy, Arrow and rich take a second."""
     program = "import sys; from crawl_lib.cli.parser import build_parser; build_parser(); print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", program], cwd=ROOT, text=True, capture_output=True, check=True)
+    loaded = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, text=True, capture_output=True, check=True
+    )
     assert not {"rich", "numpy", "pyarrow", "crawl_lib.cli.common"} & set(loaded.stdout.split())

@@ -24,7 +24,12 @@ def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
 
 
 def paths(config: Config) -> list[str]:
-    own = [config.dfs_primary, config.inject.directory, config.queue.local_dir, config.scratch.directory]
+    own = [
+        config.dfs_primary,
+        config.inject.directory,
+        config.queue.local_dir,
+        config.scratch.directory,
+    ]
     return [*own, *config.key_storage.servers]
 
 
@@ -57,7 +62,9 @@ def test_a_config_for_real_time_can_be_served(run: Callable[..., Done], tmp_path
     assert load_config(krake.file).fetch.hosts[1].connections == 4
 
 
-def test_what_is_made_crawls_at_once(run: Callable[..., Done], tmp_path: Path, serving: Serving) -> None:
+def test_what_is_made_crawls_at_once(
+    run: Callable[..., Done], tmp_path: Path, serving: Serving
+) -> None:
     run("init", tmp_path / "mine")
     krake = Krake(tmp_path, lambda words: run(*words))
     krake.file = tmp_path / "mine" / "mine.yml"
@@ -72,10 +79,15 @@ def test_what_is_made_crawls_at_once(run: Callable[..., Done], tmp_path: Path, s
 
 
 @pytest.mark.parametrize(
-    ("typed", "contact"), [("https://a.example/bot?x='1'\n", "https://a.example/bot?x='1'"), ("\n", None)]
+    ("typed", "contact"),
+    [("https://a.example/bot?x='1'\n", "https://a.example/bot?x='1'"), ("\n", None)],
 )
 def test_on_a_terminal_the_contact_is_asked(
-    typed: str, contact: str | None, run: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    typed: str,
+    contact: str | None,
+    run: Callable[..., Done],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     master, slave = os.openpty()
     try:

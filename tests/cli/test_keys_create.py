@@ -11,7 +11,9 @@ import pytest
 
 from crawl_lib.cli import main
 
-CONFIG = "servers: [a]\ndfs_primary: dfs\nkey_storage: {servers: [0.sqlite, 1.sqlite], replication: 2}\n"
+CONFIG = (
+    "servers: [a]\ndfs_primary: dfs\nkey_storage: {servers: [0.sqlite, 1.sqlite], replication: 2}\n"
+)
 
 
 @pytest.fixture
@@ -35,7 +37,9 @@ def test_a_set_up_may_be_run_again_and_keeps_what_stands(create, tmp_path, capsy
     assert (tmp_path / "0.sqlite").stat().st_ino == before
 
 
-def test_only_the_server_that_lost_its_tables_gets_new_ones(create, check, tmp_path, capsys) -> None:
+def test_only_the_server_that_lost_its_tables_gets_new_ones(
+    create, check, tmp_path, capsys
+) -> None:
     assert create() == 0
     for file in tmp_path.glob("1.sqlite*"):
         file.unlink()
@@ -56,7 +60,9 @@ def test_tables_that_are_there_ask_nothing_of_the_dfs(create, tmp_path, capsys) 
     assert capsys.readouterr().out.endswith("key tables are there on every server\n")
 
 
-def test_tables_of_an_older_version_get_a_table_of_turns_and_keep_their_keys(create, tmp_path, capsys) -> None:
+def test_tables_of_an_older_version_get_a_table_of_turns_and_keep_their_keys(
+    create, tmp_path, capsys
+) -> None:
     """Also where a crawl has pages; servers without key tables get none."""
     assert create() == 0
     with closing(sqlite3.connect(tmp_path / "0.sqlite", isolation_level=None)) as connection:

@@ -29,8 +29,16 @@ def crawled(krake: Krake, serving: Serving) -> Krake:
         (("segment", "compact", "5/node-a"), 1, "there is no such iteration"),
         (("forget", NEVER), 0, "would forget 0 of 1 URLs; 1 were not known"),
         (("forget", "never.example"), 1, "no page of a host of that name"),
-        (("nodes", "retire", "nope", "--lost"), 1, "never had a node of that name: the newest iteration had node-a"),
-        (("nodes", "retire", "nope"), 1, "never had a node of that name: the newest iteration had node-a"),
+        (
+            ("nodes", "retire", "nope", "--lost"),
+            1,
+            "never had a node of that name: the newest iteration had node-a",
+        ),
+        (
+            ("nodes", "retire", "nope"),
+            1,
+            "never had a node of that name: the newest iteration had node-a",
+        ),
     ],
 )
 def test_where_nothing_would_be_lost_nothing_is_asked(
@@ -42,7 +50,9 @@ def test_where_nothing_would_be_lost_nothing_is_asked(
     assert done.code == code
 
 
-def test_what_would_be_lost_is_asked_about_once_and_then_done(crawled: Krake, serving: Serving) -> None:
+def test_what_would_be_lost_is_asked_about_once_and_then_done(
+    crawled: Krake, serving: Serving
+) -> None:
     page = serving.seeds[0]
     for words, lost in (
         (("segment", "drop", page, NEVER), "1 page is taken out of all results for good"),

@@ -31,7 +31,9 @@ def test_an_open_move_is_shown_and_is_no_damage(krake: Krake, serving: Serving) 
     assert "a move is open" in krake.ok("status").out
 
 
-def test_nodes_that_are_behind_and_missing_and_retired_are_shown(krake: Krake, serving: Serving) -> None:
+def test_nodes_that_are_behind_and_missing_and_retired_are_shown(
+    krake: Krake, serving: Serving
+) -> None:
     krake.configure(crawl={"min_nodes": 0.5})
     krake.ok("inject", "\n".join(serving.seeds), "--run-id", "r")
     krake.ok("crawl", "--run-id", "r")
@@ -49,7 +51,10 @@ def test_nodes_that_are_behind_and_missing_and_retired_are_shown(krake: Krake, s
     assert status["nodes"]["node-b"] | {"queue": 0} == {
         "late": [folder], "settled": newest, "behind": True, "queue": 0, "undecided": 0,
     }  # fmt: skip
-    assert (status["iterations"][-1]["complete"], status["iterations"][-1]["committed"]) == (False, True)
+    assert (status["iterations"][-1]["complete"], status["iterations"][-1]["committed"]) == (
+        False,
+        True,
+    )
     for shown in (krake.ok("status").out, krake.ok("nodes", "list").out):
         assert f"late in {folder}" in shown
         assert "and is behind" in shown
@@ -58,7 +63,9 @@ def test_nodes_that_are_behind_and_missing_and_retired_are_shown(krake: Krake, s
     krake.ok("settle")
     assert krake.status()["nodes"]["node-b"]["late"] == []
     shares = krake.ok("nodes", "list", "--json").json
-    assert sum(node["hosts"] for node in shares.values()) == len({seed.split("/")[2] for seed in serving.seeds})
+    assert sum(node["hosts"] for node in shares.values()) == len(
+        {seed.split("/")[2] for seed in serving.seeds}
+    )
 
     assert "node-b is in servers" in krake("nodes", "retire", "node-b").error()
     krake.configure(crawl={"min_nodes": 0.5, "max_iterations": 8}, **ONE)
@@ -83,7 +90,9 @@ def test_a_node_that_has_not_worked_yet_reads_all_anyway(krake: Krake, serving: 
     assert krake.status()["nodes"]["node-b"]["settled"] == ""
 
 
-def test_a_retired_node_that_is_back_may_take_in_everything_anew(krake: Krake, serving: Serving) -> None:
+def test_a_retired_node_that_is_back_may_take_in_everything_anew(
+    krake: Krake, serving: Serving
+) -> None:
     """Its mark says that it had taken in more; that is no sign of an older copy, since its queue was handed over."""
     krake.ok("inject", "\n".join(serving.seeds), "--run-id", "r")
     krake.ok("crawl", "--run-id", "r", "--iterations", "2")

@@ -17,7 +17,13 @@ from tests.older import as_older, scope_of, shared_scopes
 NODES = ("node-a", "node-b")
 EXPORT = (("export", "--label", "e"), ("graph", "link"), ("graph", "finalize"))
 TABLES = (
-    *(("linkdb", "update"), ("linkdb", "rank"), ("crawldb", "update"), ("crawldb", "stats"), ("crawldb", "hosts")),
+    *(
+        ("linkdb", "update"),
+        ("linkdb", "rank"),
+        ("crawldb", "update"),
+        ("crawldb", "stats"),
+        ("crawldb", "hosts"),
+    ),
     *(("duplicates", "mark"), ("duplicates", "near")),
 )
 """Needs a CrawlDb."""
@@ -43,7 +49,9 @@ def crawl_and_nothing(krake: Krake, web: Serving) -> Path:
 def idle(folder: Path) -> list[Path]:
     """The segments of nodes that took no URL."""
     manifests = sorted(folder.glob("*/manifest.json"))
-    return [path.parent for path in manifests if not json.loads(path.read_text())["counts"]["taken"]]
+    return [
+        path.parent for path in manifests if not json.loads(path.read_text())["counts"]["taken"]
+    ]
 
 
 def names(folder: Path) -> set[str]:
@@ -61,8 +69,13 @@ def test_an_iteration_that_took_nothing_has_a_manifest_of_each_node_and_no_table
 
 
 @pytest.mark.parametrize("order", ["fifo", "crawldb"])
-def test_every_command_bears_segments_of_nodes_that_took_nothing(krake: Krake, serving: Serving, order: str) -> None:
-    krake.configure(frontier={"order": order}, crawldb={"signature": "text" if order == "crawldb" else "content"})
+def test_every_command_bears_segments_of_nodes_that_took_nothing(
+    krake: Krake, serving: Serving, order: str
+) -> None:
+    krake.configure(
+        frontier={"order": order},
+        crawldb={"signature": "text" if order == "crawldb" else "content"},
+    )
     for segment in idle(crawl_and_nothing(krake, serving)):
         assert names(segment) == {"manifest.json"}
     krake.ok("settle")
@@ -77,13 +90,20 @@ def test_every_command_bears_segments_of_nodes_that_took_nothing(krake: Krake, s
     krake.ok("index", "cdxj")
     krake.ok("sweep")
     krake.ok("segment", "drop", page, "--yes")
-    for words in (("segment", "compact", "--yes"), ("index", "cdxj"), ("export", "--label", "after"), ("settle",)):
+    for words in (
+        ("segment", "compact", "--yes"),
+        ("index", "cdxj"),
+        ("export", "--label", "after"),
+        ("settle",),
+    ):
         krake.ok(*words)
     krake.ok("crawl", "--run-id", "three", "--iterations", "1")
     assert "clean" in krake.ok("fsck").out
 
 
-def test_an_iteration_of_an_older_version_with_empty_tables_is_read(krake: Krake, serving: Serving) -> None:
+def test_an_iteration_of_an_older_version_with_empty_tables_is_read(
+    krake: Krake, serving: Serving
+) -> None:
     folder = crawl_and_nothing(krake, serving)
     for node in NODES:
         as_before(folder / node)
@@ -99,7 +119,9 @@ def test_an_iteration_of_an_older_version_with_empty_tables_is_read(krake: Krake
 def as_before(segment: Path) -> None:
     """Give a segment the empty files that versions before wrote."""
     for name, schema in (("pages", PAGES_SCHEMA), ("links", LINKS_SCHEMA)):
-        pq.write_table(pa.Table.from_batches([], schema), segment / f"{name}.parquet", write_page_checksum=True)
+        pq.write_table(
+            pa.Table.from_batches([], schema), segment / f"{name}.parquet", write_page_checksum=True
+        )
     for name in ("index.cdxj", "outlinks"):
         (segment / name).touch()
     path = segment / "manifest.json"

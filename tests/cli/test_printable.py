@@ -35,7 +35,9 @@ def test_no_error_has_what_a_terminal_would_obey(text: str) -> None:
     assert len(error.lines) == 2
 
 
-def test_a_coding_that_a_server_names_is_shown_harmlessly(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_coding_that_a_server_names_is_shown_harmlessly(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gz\x1b]0;x\x07ip\r\n\r\n"
     error = decode_content(parse_head(head), b"x", max_bytes=100).error
     assert error
@@ -74,7 +76,9 @@ def test_what_a_page_raises_in_the_process_that_reads_it_is_logged_harmlessly(
 
 @pytest.mark.parametrize("file", sorted(CLI.glob("*.py")), ids=lambda file: file.name)
 def test_commands_print_by_say_alone(file: Path) -> None:
-    names = [node.id for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Name)]
+    names = [
+        node.id for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Name)
+    ]
     assert names.count("print") == (file.name == "common.py")
 
 

@@ -26,9 +26,23 @@ def test_the_program_shows_its_commands_and_needs_no_config_for_that() -> None:
         pytest.skip("krake is not installed next to this Python: make setup does it")
     shown = subprocess.run([PROGRAM, "--help"], capture_output=True, text=True, cwd="/")
     assert shown.returncode == 0
-    for command in ("inject", "crawl", "settle", "export", "graph", "fsck", "status", "show", "keys", "nodes"):
+    for command in (
+        "inject",
+        "crawl",
+        "settle",
+        "export",
+        "graph",
+        "fsck",
+        "status",
+        "show",
+        "keys",
+        "nodes",
+    ):
         assert f"\n    {command} " in shown.stdout
-    assert subprocess.run([PROGRAM, "--version"], capture_output=True, text=True).stdout == f"krake {VERSION}\n"
+    assert (
+        subprocess.run([PROGRAM, "--version"], capture_output=True, text=True).stdout
+        == f"krake {VERSION}\n"
+    )
 
 
 def commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
@@ -75,12 +89,18 @@ def test_tables_are_drawn_on_terminals_alone(
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     print_counts("graph", counts)
     assert "│ by_state.queued │ 5      │" in capsys.readouterr().out
-    program = "import sys; import crawl_lib.cli.crawling, crawl_lib.cli.segments; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", program], cwd=ROOT, text=True, capture_output=True, check=True)
+    program = (
+        "import sys; import crawl_lib.cli.crawling, crawl_lib.cli.segments; print(*sys.modules)"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, text=True, capture_output=True, check=True
+    )
     assert "rich" not in loaded.stdout.split()
 
 
-def test_a_config_behind_the_command_is_told_where_it_belongs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_config_behind_the_command_is_told_where_it_belongs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(SystemExit) as ended:
         build_parser().parse_args(["status", "--config", "mine.yml"])
     assert ended.value.code == 2
@@ -91,7 +111,9 @@ def test_a_config_behind_the_command_is_told_where_it_belongs(capsys: pytest.Cap
 
 
 @pytest.mark.parametrize("words", [[], ["--output", "x.cdxj"], ["--output=x.cdxj"], ["--json"]])
-def test_what_a_group_did_when_it_was_a_command_is_named(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_group_did_when_it_was_a_command_is_named(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as ended:
         build_parser().parse_args(["index", *words])
     assert ended.value.code == 2
@@ -99,8 +121,14 @@ def test_what_a_group_did_when_it_was_a_command_is_named(words: list[str], capsy
 
 
 def test_an_error_is_one_line_and_no_traceback(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", "import sys; from crawl_lib.cli import main; sys.exit(main(sys.argv[1:]))"]
-    done = subprocess.run([*command, "--config", tmp_path / "none.yml", "status"], capture_output=True, text=True)
+    command = [
+        sys.executable,
+        "-c",
+        "import sys; from crawl_lib.cli import main; sys.exit(main(sys.argv[1:]))",
+    ]
+    done = subprocess.run(
+        [*command, "--config", tmp_path / "none.yml", "status"], capture_output=True, text=True
+    )
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr.startswith(f"krake: {tmp_path}/none.yml: ")
@@ -138,7 +166,10 @@ def test_a_reader_who_goes_away_early_causes_no_traceback(tmp_path: Path) -> Non
     config.write_text("servers: [node-a]\ndfs_primary: dfs\nkey_storage: {servers: [./0.sqlite]}\n")
     code = "import sys; from crawl_lib.cli import main; sys.exit(main(['--config', sys.argv[1], 'keys', 'create']))"
     with subprocess.Popen(
-        [sys.executable, "-c", code, config], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", code, config],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -168,11 +199,21 @@ def test_the_parser_of_one_command_reads_it_as_the_whole_parser_does() -> None:
     for words, _, _, options in _COMMANDS:
         line = ["--config", "status", *words.split()]
         for option, settings in options:
-            if settings.get("required", option[0] != "-" and settings.get("nargs") not in {"*", "?"}):
+            if settings.get(
+                "required", option[0] != "-" and settings.get("nargs") not in {"*", "?"}
+            ):
                 line += [option] * (option[0] == "-") + [
-                    next(iter(settings.get("choices", ["127.0.0.1:1" if option == "--listen" else "1"])))
+                    next(
+                        iter(
+                            settings.get(
+                                "choices", ["127.0.0.1:1" if option == "--listen" else "1"]
+                            )
+                        )
+                    )
                 ]
-        whole, alone = (vars(build_parser(first).parse_args(line)) for first in ("", command_of(line)))
+        whole, alone = (
+            vars(build_parser(first).parse_args(line)) for first in ("", command_of(line))
+        )
         assert whole.keys() == alone.keys()
         assert all(whole[name] == alone[name] for name in whole.keys() - {"run"}), words
 

@@ -54,14 +54,18 @@ def filled(krake: Krake, serving: Serving) -> Path:
 
 
 @pytest.mark.parametrize("name", BREAKS)
-def test_a_queue_that_is_wrong_names_the_command_that_mends_it(krake: Krake, filled: Path, name: str) -> None:
+def test_a_queue_that_is_wrong_names_the_command_that_mends_it(
+    krake: Krake, filled: Path, name: str
+) -> None:
     BREAKS[name](filled)
     error = krake("settle").error()
     assert str(filled) in error
     [command] = re.findall(r"`krake (fsck [^`]*)`", error)
     assert command == "fsck --repair"
     if "move" not in name:  # which status does not look at
-        assert f"`krake {command}`" in krake.status()["queues"]["node-a"]["error"], "status shows it, and goes on"
+        assert f"`krake {command}`" in krake.status()["queues"]["node-a"]["error"], (
+            "status shows it, and goes on"
+        )
     krake.ok("status")
 
     assert krake.ok(*shlex.split(command)).out

@@ -9,7 +9,9 @@ from tests.cli.conftest import Krake
 
 
 @pytest.mark.parametrize("order", ["crawldb", "fifo"])
-def test_ranks_become_scores_of_a_crawl_that_has_some(krake: Krake, serving: Serving, order: str) -> None:
+def test_ranks_become_scores_of_a_crawl_that_has_some(
+    krake: Krake, serving: Serving, order: str
+) -> None:
     krake.configure(frontier={"order": order})
     assert "no export yet; run `krake export` first" in krake("graph", "rank").error()
     krake.ok("inject", "\n".join(serving.seeds))

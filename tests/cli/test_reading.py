@@ -44,16 +44,31 @@ def krake(visited: Visited, capsys: pytest.CaptureFixture[str]) -> Krake:
 
 def test_the_list_says_what_each_segment_holds(krake: Krake, visited: Visited) -> None:
     found = krake.ok("segment", "list", "--json").json
-    assert [one["segment"] for one in found] == list(map(str, open_stores(visited[1]).crawl.segments()))
+    assert [one["segment"] for one in found] == list(
+        map(str, open_stores(visited[1]).crawl.segments())
+    )
     assert [one["pages"] for one in found] == [1, len(PATHS) - 1, len(PATHS)]
-    assert found[2]["outcomes"] == {"ok": 4, "not_modified": 3, "unexpected_status": 1, "redirect": 1, "gone": 1}
-    assert [one["needed"] for one in found] == [1, 5, 0], "/ in the first, and what the third found as it was"
+    assert found[2]["outcomes"] == {
+        "ok": 4,
+        "not_modified": 3,
+        "unexpected_status": 1,
+        "redirect": 1,
+        "gone": 1,
+    }
+    assert [one["needed"] for one in found] == [1, 5, 0], (
+        "/ in the first, and what the third found as it was"
+    )
     assert all(str(one["segment"]) in krake.ok("segment", "list").out for one in found)
 
 
 def test_all_that_was_fetched_of_a_url(krake: Krake, visited: Visited, tmp_path: Path) -> None:
     _, _, urls = visited
-    for path, kinds in (("/etag", "revisit"), ("/same", "revisit"), ("/new", "response"), ("/gone", "response")):
+    for path, kinds in (
+        ("/etag", "revisit"),
+        ("/same", "revisit"),
+        ("/new", "response"),
+        ("/gone", "response"),
+    ):
         file = tmp_path / f"{path[1:]}.warc.gz"
         found = krake.ok("segment", "get", urls[path], "--output", str(file), "--json").json
         assert [[head["warc-type"] for head in one["records"]] for one in found] == [
@@ -62,9 +77,13 @@ def test_all_that_was_fetched_of_a_url(krake: Krake, visited: Visited, tmp_path:
         ]
         with file.open("rb") as stream:
             records = list(ArchiveIterator(stream))
-        assert {record.rec_headers.get_header("WARC-Target-URI") for record in records} == {urls[path]}
+        assert {record.rec_headers.get_header("WARC-Target-URI") for record in records} == {
+            urls[path]
+        }
         assert len(records) == 6
-        assert "is there already" in krake("segment", "get", urls[path], "--output", str(file)).error()
+        assert (
+            "is there already" in krake("segment", "get", urls[path], "--output", str(file)).error()
+        )
     assert "304" in krake.ok("segment", "get", urls["/etag"]).out
     assert krake("segment", "get", "http://127.0.0.1:9/never").code == 1
 
@@ -76,9 +95,13 @@ def test_a_table_as_text(krake: Krake, visited: Visited) -> None:
     rows = [json.loads(line) for line in krake.ok("segment", "dump", segment).out.splitlines()]
     assert {row["url"] for row in rows} == set(visited[2].values())
     assert sum(row["refers_to"] is not None for row in rows) == 6
-    table = list(csv.DictReader(io.StringIO(krake.ok("segment", "dump", segment, "--format", "csv").out)))
+    table = list(
+        csv.DictReader(io.StringIO(krake.ok("segment", "dump", segment, "--format", "csv").out))
+    )
     assert [row["url"] for row in table] == [row["url"] for row in rows]
-    assert [json.loads(row["refers_to"] or "null") for row in table] == [row["refers_to"] for row in rows]
+    assert [json.loads(row["refers_to"] or "null") for row in table] == [
+        row["refers_to"] for row in rows
+    ]
     links = krake.ok("segment", "dump", "--table", "links", "--format", "csv").out.splitlines()
     assert links[0].startswith("segment,source,target,target_url")
     assert len({len(line.split(",")) for line in links}) == 1
@@ -99,7 +122,9 @@ def test_a_terminal_gets_one_table_of_all_segments(visited: Visited, size: tuple
     config = visited[0] / "krake.yml"
     terminal = run_in_terminal(KRAKE, ["--config", config, "segment", "list"], size)
     assert terminal.finish() == 0, terminal.written
-    head, *rows = [line.split() for line in terminal.screen.lines if not line.startswith(" ") and line]
+    head, *rows = [
+        line.split() for line in terminal.screen.lines if not line.startswith(" ") and line
+    ]
     assert head == ["segment", "finished", "pages", "links"]
     segments = open_stores(visited[1]).crawl.segments()
     assert [row[0] for row in rows] == list(map(str, segments))

@@ -58,18 +58,34 @@ def test_notes_a_suggestion_and_near_duplicates(krake: Krake) -> None:
     assert "A quotation mark is missing" in out
     assert "and 1 like it: http://example.org/" in out
     found = krake("search", "lavva")
-    assert (found.code, "did you mean: lava" in found.out, "no page was found" in found.out) == (1, True, True)
+    assert (found.code, "did you mean: lava" in found.out, "no page was found" in found.out) == (
+        1,
+        True,
+        True,
+    )
 
 
 def test_results_for_programs_explain_their_scores(krake: Krake) -> None:
     answer = json.loads(krake.ok("search", "--json", "--explain", "hot lava").out)
-    assert (answer["total"], answer["shown"], answer["version"], answer["query"]) == (1, 2, 7, "hot lava")
+    assert (answer["total"], answer["shown"], answer["version"], answer["query"]) == (
+        1,
+        2,
+        7,
+        "hot lava",
+    )
     for one in answer["results"]:
         parts = one["explanation"]
-        by_words = sum(share["bm25"] * share["weight"] * share["times"] for share in parts["shares"])
-        assert one["score"] == pytest.approx(by_words * parts["boost_factor"] * parts["site_factor"], abs=1e-6)
+        by_words = sum(
+            share["bm25"] * share["weight"] * share["times"] for share in parts["shares"]
+        )
+        assert one["score"] == pytest.approx(
+            by_words * parts["boost_factor"] * parts["site_factor"], abs=1e-6
+        )
     assert [one["missing"] for one in answer["results"]] == [[], ["hot"]]
-    assert (answer["results"][0]["type"], answer["results"][0]["date_is"]) == ("text/html", "captured")
+    assert (answer["results"][0]["type"], answer["results"][0]["date_is"]) == (
+        "text/html",
+        "captured",
+    )
 
 
 def test_explanations_for_people_sum_up(krake: Krake) -> None:
@@ -79,13 +95,20 @@ def test_explanations_for_people_sum_up(krake: Krake) -> None:
 
 
 def test_every_page_has_a_line(krake: Krake) -> None:
-    assert set(krake.ok("search", "--all", "lava").out.split()) == {"http://example.org/one", "http://example.org/two"}
-    lines = [json.loads(line) for line in krake.ok("search", "--all", "--json", "ash").out.splitlines()]
+    assert set(krake.ok("search", "--all", "lava").out.split()) == {
+        "http://example.org/one",
+        "http://example.org/two",
+    }
+    lines = [
+        json.loads(line) for line in krake.ok("search", "--all", "--json", "ash").out.splitlines()
+    ]
     assert {line["url"] for line in lines} == {"http://example.org/two", "http://example.org/ash"}
     assert krake("search", "--all", "nothing").code == 1
 
 
-def test_before_the_first_index_a_search_says_what_to_do(krake: Krake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_before_the_first_index_a_search_says_what_to_do(
+    krake: Krake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.undo()
     assert "there is no index yet" in krake("search", "lava").error()
 

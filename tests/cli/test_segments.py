@@ -110,10 +110,15 @@ def test_import_begins_a_crawl(krake: Krake) -> None:
     assert "clean" in krake.ok("fsck").out
 
 
-def test_what_import_prints_is_a_line_an_archive_whatever_its_name_or_its_urls(crawled: Krake) -> None:
+def test_what_import_prints_is_a_line_an_archive_whatever_its_name_or_its_urls(
+    crawled: Krake,
+) -> None:
     path = write(crawled.directory / ("long" * 40 + ".warc.gz"), pages_archive(range(3)))
     lines = crawled.ok("import", str(path), "--dry-run").out.splitlines()
-    assert lines == [f"{path}: readable: 3 pages of 7 records; skipped 1 warcinfo", "dry run: nothing was changed"]
+    assert lines == [
+        f"{path}: readable: 3 pages of 7 records; skipped 1 warcinfo",
+        "dry run: nothing was changed",
+    ]
     evil = write(crawled.directory / "evil.warc", b"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: \x1b[2Jx\r\n"
                  b"Content-Length: 0\r\n\r\n\r\n\r\n")  # fmt: skip
     out = crawled("import", str(evil)).out

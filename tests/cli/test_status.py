@@ -31,7 +31,9 @@ def of_few_answers(krake: Krake) -> str:
     krake.configure()
     stores = open_stores(load_config(str(krake.file)))
     folder = start_iteration(stores, run_id="r", iteration=1).folder
-    lay_segment(stores, folder, "node-a", outcomes={"ok": 3, "timeout": 60}, retried={"timeout": 58})
+    lay_segment(
+        stores, folder, "node-a", outcomes={"ok": 3, "timeout": 60}, retried={"timeout": 58}
+    )
     lay_segment(stores, folder, "node-b", outcomes={"timeout": 10})
     commit_iteration(stores, run_id="r", iteration=1)
     return folder
@@ -42,8 +44,22 @@ def test_urls_and_tries_are_apart(krake: Krake, of_few_answers: str) -> None:
     [counts] = [entry["counts"] for entry in status["iterations"]]
     assert (counts["urls"], counts["fetched"]) == (15, 73)
     assert (status["totals"]["urls"], status["totals"]["fetched"]) == (15, 73)
-    lines = [line.split() for line in krake.ok("status").out.replace("│", " ").replace("┃", " ").splitlines()]
-    assert ["folder", "run", "/", "iteration", "complete", "URLs", "tries", "deferred", "links", "MB"] in lines
+    lines = [
+        line.split()
+        for line in krake.ok("status").out.replace("│", " ").replace("┃", " ").splitlines()
+    ]
+    assert [
+        "folder",
+        "run",
+        "/",
+        "iteration",
+        "complete",
+        "URLs",
+        "tries",
+        "deferred",
+        "links",
+        "MB",
+    ] in lines
     assert [of_few_answers, "r", "/", "1", "yes", "15", "73", "0", "0", "0.0"] in lines
     assert ["outcome", "URLs", "tries"] in lines
     assert ["ok", "3", "3"] in lines
@@ -51,7 +67,10 @@ def test_urls_and_tries_are_apart(krake: Krake, of_few_answers: str) -> None:
 
 
 def test_few_answers_are_told_of(krake: Krake, of_few_answers: str) -> None:
-    assert f"warning: iteration {of_few_answers}: only 3 of 73 URLs were answered at all\n" in krake.ok("status").out
+    assert (
+        f"warning: iteration {of_few_answers}: only 3 of 73 URLs were answered at all\n"
+        in krake.ok("status").out
+    )
 
 
 def test_a_crawl_by_hand_fails_once_for_few_answers(krake: Krake) -> None:
@@ -59,7 +78,10 @@ def test_a_crawl_by_hand_fails_once_for_few_answers(krake: Krake) -> None:
     port = free_port()
     krake.ok("inject", "\n".join(f"http://127.0.0.1:{port}/{number}" for number in range(60)))
     again = ("crawl", "--run-id", "one")
-    assert "only 0 of 60 URLs were answered at all, and crawl.min_success is 0.2" in krake(*again).err.splitlines()[-1]
+    assert (
+        "only 0 of 60 URLs were answered at all, and crawl.min_success is 0.2"
+        in krake(*again).err.splitlines()[-1]
+    )
     krake.ok(*again)
     assert [entry["complete"] for entry in krake.status()["iterations"]] == [True]
     assert "no URL was due" in krake.ok("crawl", "--run-id", "two").err
@@ -80,8 +102,17 @@ def at_work(krake: Krake) -> str:
     folder = start_iteration(stores, run_id="r", iteration=1).folder
     node = max(krake.status()["queues"].items(), key=lambda item: item[1]["length"])[0]
     directory = krake.directory / "queue" / node
-    held(Queue(directory, node)).takes.take_lines(bytearray(b"\1" * 20), TakeHeader("t", "r", 1, folder, 1))
-    said = {"phase": "fetch", "taken": 20, "fetched": 5, "pages_per_s": 2.5, "bytes": 3_400_000, "time": time.time()}
+    held(Queue(directory, node)).takes.take_lines(
+        bytearray(b"\1" * 20), TakeHeader("t", "r", 1, folder, 1)
+    )
+    said = {
+        "phase": "fetch",
+        "taken": 20,
+        "fetched": 5,
+        "pages_per_s": 2.5,
+        "bytes": 3_400_000,
+        "time": time.time(),
+    }
     NodeDirectory(directory).progress.write_text(json.dumps(said))
     with HostStore(make_hosts_folder(directory)) as hosts:
         hosts.save_back_off("127.0.0.1", BackOff(time.time() + 500, 1))
@@ -92,12 +123,17 @@ def at_work(krake: Krake) -> str:
 def test_what_runs_has_rate_eta_bytes_and_hosts(krake: Krake, at_work: str) -> None:
     """Finding 9: none of them was told, and a running iteration was "missing"."""
     [queue] = [queue for queue in krake.status()["queues"].values() if "open_take" in queue]
-    assert (queue["progress"]["eta_s"], queue["progress"]["queue_eta_s"]) == (6, round((queue["length"] - 5) / 2.5))
+    assert (queue["progress"]["eta_s"], queue["progress"]["queue_eta_s"]) == (
+        6,
+        round((queue["length"] - 5) / 2.5),
+    )
     assert sum(entry["urls"] for entry in queue["hosts"].values()) == queue["length"]
     assert all("back_off" in entry for entry in queue["hosts"].values())
     shown = krake.ok("status").out
     assert "missing" not in shown
-    assert f"{at_work} r / 1 not yet: waits for node-a, node-b" in " ".join(shown.replace("│", " ").split())
+    assert f"{at_work} r / 1 not yet: waits for node-a, node-b" in " ".join(
+        shown.replace("│", " ").split()
+    )
     [row] = [row for row in lines_of(shown) if row[1:5] == ["r", "/", "1", "fetch"]]
     assert row[5:] == ["5", "20", "2.5", "3.4", "6", "s", *row[11:]]
     assert "in back-off until" in shown
@@ -107,18 +143,29 @@ def test_only_the_last_iterations_are_listed(krake: Krake) -> None:
     """Finding 9: every iteration was listed for ever."""
     krake.configure()
     stores = open_stores(load_config(str(krake.file)))
-    folders = [start_iteration(stores, run_id=f"r{number}", iteration=1).folder for number in range(12)]
+    folders = [
+        start_iteration(stores, run_id=f"r{number}", iteration=1).folder for number in range(12)
+    ]
     shown = krake.ok("status").out
     assert [folder for folder in folders if folder in shown] == folders[2:]
     assert "and 2 older ones; --last N shows the last N" in shown
     assert [entry["folder"] for entry in krake.status()["iterations"]] == folders
     found = krake.ok("status", "--json", "--last", "1").json
-    assert ([entry["folder"] for entry in found["iterations"]], found["older"]) == (folders[-1:], 11)
+    assert ([entry["folder"] for entry in found["iterations"]], found["older"]) == (
+        folders[-1:],
+        11,
+    )
 
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.4, "0 s"), (59, "59 s"), (61, "1 min 01 s"), (3_600, "1 h 00 min"), (4e6, "1,111 h 06 min")],
+    [
+        (0.4, "0 s"),
+        (59, "59 s"),
+        (61, "1 min 01 s"),
+        (3_600, "1 h 00 min"),
+        (4e6, "1,111 h 06 min"),
+    ],
 )
 def test_a_duration_has_two_units_at_most(seconds: float, text: str) -> None:
     assert duration(seconds) == text
@@ -126,7 +173,9 @@ def test_a_duration_has_two_units_at_most(seconds: float, text: str) -> None:
 
 def test_watch_goes_on_until_it_is_stopped(krake: Krake) -> None:
     command = [sys.executable, "-c", KRAKE, "--config", krake.file, "status", "--watch"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         seen = 0
         while seen < 2:
@@ -155,7 +204,9 @@ def test_watch_has_a_screen_of_its_own(krake: Krake, at_work: str, size: tuple[i
     assert "more lines: `krake status` shows all" in seen.shown[-1]
     terminal.interrupt()
     assert terminal.finish() == 130
-    assert (seen.is_alternate, seen.cursor_is_shown, seen.lines) == (False, True, [""]), terminal.written[-300:]
+    assert (seen.is_alternate, seen.cursor_is_shown, seen.lines) == (False, True, [""]), (
+        terminal.written[-300:]
+    )
 
 
 RUN = "manual__2026-11-27T07:06:40.123456+00:00"
@@ -164,7 +215,9 @@ RUN = "manual__2026-11-27T07:06:40.123456+00:00"
 @pytest.mark.parametrize("size", SIZES)
 def test_no_cell_is_cut_on_a_terminal(krake: Krake, size: tuple[int, int]) -> None:
     """Neither the run's id, by which people go on, nor a number, a path or a URL."""
-    krake.configure(crawl={"name": "long"}, servers=["node-with-a-long-name-a", "node-with-a-long-name-b"])
+    krake.configure(
+        crawl={"name": "long"}, servers=["node-with-a-long-name-a", "node-with-a-long-name-b"]
+    )
     stores = open_stores(load_config(str(krake.file)))
     folder = start_iteration(stores, run_id=RUN, iteration=1).folder
     for node in stores.config.servers:
@@ -175,11 +228,18 @@ def test_no_cell_is_cut_on_a_terminal(krake: Krake, size: tuple[int, int]) -> No
     lines = [line.rstrip() for line in terminal.screen.lines]
     assert "exports" in lines
     assert not [line for line in lines if "…" in line]
-    assert all(any(one in line for line in lines) for one in (folder, "2,469,134", "24,691,356", "deferred"))
-    first = next(number for number, line in enumerate(lines) if line.lstrip("┃ ").startswith("folder"))
+    assert all(
+        any(one in line for line in lines)
+        for one in (folder, "2,469,134", "24,691,356", "deferred")
+    )
+    first = next(
+        number for number, line in enumerate(lines) if line.lstrip("┃ ").startswith("folder")
+    )
     begin = min(at for at in map(lines[first].find, ("run", "iteration")) if at > 0)
     end = lines[first].index("complete")
-    column = "".join(line[begin:end].strip(" │") for line in lines[first + 1 : lines.index("outcomes")])
+    column = "".join(
+        line[begin:end].strip(" │") for line in lines[first + 1 : lines.index("outcomes")]
+    )
     assert f"{RUN}/1" in column.replace(" ", "")
 
 

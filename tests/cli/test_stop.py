@@ -84,11 +84,17 @@ def the_whole_command(line: str, config: str | Path) -> list[str]:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_that_is_stopped(
-    command: str, crawled: Path, serving: Serving, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: str,
+    crawled: Path,
+    serving: Serving,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     krake = Krake(tmp_path / "crawl", lambda words: run_in_process(capsys, words))
     shutil.copytree(crawled, krake.directory)
-    words = command.replace("SEED", serving.seeds[1]).replace("DIRECTORY", str(krake.directory)).split()
+    words = (
+        command.replace("SEED", serving.seeds[1]).replace("DIRECTORY", str(krake.directory)).split()
+    )
     if "--repair" in words:
         segment = next((krake.directory / "dfs" / "crawl").glob("[0-9]*/node-b"))
         cut(segment / "pages.parquet")

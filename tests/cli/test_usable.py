@@ -12,7 +12,13 @@ import pytest
 
 from crawl_lib import usable
 from crawl_lib.config import Config
-from crawl_lib.errors import ConfigError, KeyAccessError, KeyServerDownError, NoRoomError, StorageError
+from crawl_lib.errors import (
+    ConfigError,
+    KeyAccessError,
+    KeyServerDownError,
+    NoRoomError,
+    StorageError,
+)
 from crawl_lib.keys import ShardedKeyStore
 from crawl_lib.keys.mysql import MySqlKeyServer
 from crawl_lib.stores import Secrets
@@ -33,7 +39,10 @@ def break_much(krake: Krake) -> None:
         queue={"local_dir": "file"},
         scratch={"directory": "file/below"},
         urls={
-            "rules": [{"action": "-", "kind": "regex", "value": "("}, {"action": "-", "kind": "prefix", "value": "a"}]
+            "rules": [
+                {"action": "-", "kind": "regex", "value": "("},
+                {"action": "-", "kind": "prefix", "value": "a"},
+            ]
         },
         batch={"engine": "spark"},
     )
@@ -65,7 +74,9 @@ def test_a_good_config_is_left_without_a_trace(krake: Krake) -> None:
     assert [path.name for path in krake.directory.iterdir()] == ["krake.yml"]
 
 
-@pytest.mark.parametrize("name", ["dfs", "dfs/crawl", "dfs/export", "queue", "queue/node-b", "keys", "scratch"])
+@pytest.mark.parametrize(
+    "name", ["dfs", "dfs/crawl", "dfs/export", "queue", "queue/node-b", "keys", "scratch"]
+)
 def test_a_directory_that_may_not_be_written_to_is_named(
     krake: Krake, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,7 +90,10 @@ def test_a_directory_that_may_not_be_written_to_is_named(
         return made(**where)
 
     monkeypatch.setattr(usable.tempfile, "TemporaryFile", refuse)
-    assert f": {place}: cannot be written to: Permission denied; correct its rights" in krake("config").error()
+    assert (
+        f": {place}: cannot be written to: Permission denied; correct its rights"
+        in krake("config").error()
+    )
 
 
 def test_too_little_room_is_named(krake: Krake) -> None:
@@ -100,9 +114,13 @@ def test_a_file_of_certificates_that_is_not_there_is_named(krake: Krake, option:
 
 def test_servers_that_do_not_answer_are_named_within_seconds(krake: Krake) -> None:
     """Namenodes are asked once, though a stage would wait `dfs.wait_s` for them."""
-    krake.configure(dfs_primary="http://127.0.0.1:9/krake", key_storage={"servers": ["127.0.0.1:9", "[::1]:9"]})
+    krake.configure(
+        dfs_primary="http://127.0.0.1:9/krake", key_storage={"servers": ["127.0.0.1:9", "[::1]:9"]}
+    )
     lines = [line for line in krake("config").err.splitlines() if line.startswith("krake: ")]
-    for line, server in zip(lines, ("http://127.0.0.1:9/krake", "127.0.0.1:9", "[::1]:9"), strict=True):
+    for line, server in zip(
+        lines, ("http://127.0.0.1:9/krake", "127.0.0.1:9", "[::1]:9"), strict=True
+    ):
         assert line.startswith(f"krake: {server}: ")
 
 
@@ -126,11 +144,15 @@ def elsewhere(tmp_path: Path) -> Config:
     """Two key servers that hold the same keys."""
     config = make_config(tmp_path, nodes=1)
     return dataclasses.replace(
-        config, key_storage=dataclasses.replace(config.key_storage, servers=("db1", "db2"), replication=2)
+        config,
+        key_storage=dataclasses.replace(config.key_storage, servers=("db1", "db2"), replication=2),
     )
 
 
-DOWN, DENIED = KeyServerDownError("db1: does not answer"), KeyAccessError("db2: refuses the password")
+DOWN, DENIED = (
+    KeyServerDownError("db1: does not answer"),
+    KeyAccessError("db2: refuses the password"),
+)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +167,12 @@ DOWN, DENIED = KeyServerDownError("db1: does not answer"), KeyAccessError("db2: 
     ],
 )
 def test_what_may_pass_by_itself_refuses_no_crawl(
-    elsewhere: Config, answers: list[Any], kind: Any, says: str, monkeypatch: pytest.MonkeyPatch, caplog: Any
+    elsewhere: Config,
+    answers: list[Any],
+    kind: Any,
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: Any,
 ) -> None:
     monkeypatch.setattr(ShardedKeyStore, "answers", lambda self: answers)
     monkeypatch.setattr(ShardedKeyStore, "ring_problem", lambda self: None)
@@ -162,20 +189,29 @@ def test_what_may_pass_by_itself_refuses_no_crawl(
 
 
 @pytest.mark.parametrize(
-    "problem", [NoRoomError("a disk is full"), StorageError("nn1: does not answer"), KeyServerDownError("db1: is down")]
+    "problem",
+    [
+        NoRoomError("a disk is full"),
+        StorageError("nn1: does not answer"),
+        KeyServerDownError("db1: is down"),
+    ],
 )
 def test_such_a_thing_is_named_beside_what_does_not_pass(
     elsewhere: Config, problem: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(usable, "shared_problems", lambda *arguments: iter([problem]))
-    monkeypatch.setattr(usable, "local_problems", lambda *arguments, **named: iter([ConfigError("scratch: gone")]))
+    monkeypatch.setattr(
+        usable, "local_problems", lambda *arguments, **named: iter([ConfigError("scratch: gone")])
+    )
     with pytest.raises(ConfigError) as caught:
         require_usable(elsewhere, Secrets())
     assert caught.value.lines == [str(problem), "scratch: gone"]
 
 
 @pytest.mark.parametrize(("min_nodes", "refused"), [(1.0, True), (0.5, False)])
-def test_a_node_that_may_be_missing_does_not_stop_the_others(krake: Krake, min_nodes: float, refused: bool) -> None:
+def test_a_node_that_may_be_missing_does_not_stop_the_others(
+    krake: Krake, min_nodes: float, refused: bool
+) -> None:
     krake.configure(crawl={"min_nodes": min_nodes})
     (krake.directory / "queue").mkdir()
     (krake.directory / "queue/node-b").write_text("")

@@ -45,7 +45,9 @@ def state(krake: Krake) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_without_a_terminal_nothing_is_done_but_for_yes(command: str, node_lost: Krake, serving: Serving) -> None:
+def test_without_a_terminal_nothing_is_done_but_for_yes(
+    command: str, node_lost: Krake, serving: Serving
+) -> None:
     words = command.replace("SEED", serving.seeds[0]).split()
     before = state(node_lost)
     error = node_lost(*words).error()

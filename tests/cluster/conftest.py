@@ -107,7 +107,9 @@ def airflow_database(
             fcntl.flock(one_at_a_time, fcntl.LOCK_EX)
             if not mark.is_set():
                 variables = {**os.environ, **environment(made, PROJECT / "config" / "demo.yml")}
-                subprocess.run([sys.executable, "-m", "airflow", "db", "migrate"], env=variables, check=True)
+                subprocess.run(
+                    [sys.executable, "-m", "airflow", "db", "migrate"], env=variables, check=True
+                )
                 mark.set()
         shutil.copytree(made, home / "ui", ignore=shutil.ignore_patterns("airflow.cfg"))
         return home
@@ -174,12 +176,16 @@ def maker(config: Config) -> CrawlMaker:
 
 
 @pytest.fixture
-def on_hdfs(hdfs: Hdfs, config: Config, request: pytest.FixtureRequest) -> Callable[[CrawlMaker], Config]:
+def on_hdfs(
+    hdfs: Hdfs, config: Config, request: pytest.FixtureRequest
+) -> Callable[[CrawlMaker], Config]:
     """Puts a crawl into HDFS, and gives a config for it there."""
 
     def put_there(maker: CrawlMaker) -> Config:
         folder = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
-        far = dataclasses.replace(config, dfs_primary=f"{hdfs.address}/krake/{folder}", dfs=DfsConfig(wait_s=30.0))
+        far = dataclasses.replace(
+            config, dfs_primary=f"{hdfs.address}/krake/{folder}", dfs=DfsConfig(wait_s=30.0)
+        )
         storage = open_storage(far)
         if maker.segments:
             from tests.cluster.test_crawl import copy_of  # noqa: PLC0415 - a module of tests, which pytest loads itself

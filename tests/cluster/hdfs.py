@@ -65,10 +65,14 @@ def resolve_jars() -> None:
     """
     with (HERE / "pom.xml").open("rb") as one_at_a_time:
         fcntl.flock(one_at_a_time, fcntl.LOCK_EX)
-        if not all(any(JARS.glob(name)) for name in ("hadoop-hdfs-3*.jar", "hadoop-hdfs-httpfs-3*.jar")):
+        if not all(
+            any(JARS.glob(name)) for name in ("hadoop-hdfs-3*.jar", "hadoop-hdfs-httpfs-3*.jar")
+        ):
             command = ["mvn", "-q", "-B", "-ntp", "dependency:copy-dependencies"]
             done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=600)
-            assert done.returncode == 0, f"Maven cannot resolve Hadoop:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+            assert done.returncode == 0, (
+                f"Maven cannot resolve Hadoop:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+            )
         if not FORMATTED.exists():
             with tempfile.TemporaryDirectory(dir=TARGET) as folder:
                 with Archiving(Path(folder)):
@@ -78,7 +82,12 @@ def resolve_jars() -> None:
 
 def classpath(conf: Path) -> str:
     """Hadoop's jars in an order that is always the same, and a server's configuration. Archives fit no other order."""
-    return ":".join([*(str(jar) for jar in sorted(JARS.glob("*.jar")) if not NOT_NEEDED.search(jar.name)), str(conf)])
+    return ":".join(
+        [
+            *(str(jar) for jar in sorted(JARS.glob("*.jar")) if not NOT_NEEDED.search(jar.name)),
+            str(conf),
+        ]
+    )
 
 
 def archive(main: str) -> Path:
@@ -111,7 +120,10 @@ def own_names(folder: Path) -> str:
 
 def site(options: Mapping[str, str]) -> str:
     """A file of Hadoop's configuration."""
-    lines = [f"<property><name>{key}</name><value>{escape(value)}</value></property>" for key, value in options.items()]
+    lines = [
+        f"<property><name>{key}</name><value>{escape(value)}</value></property>"
+        for key, value in options.items()
+    ]
     return "<configuration>\n" + "\n".join(sorted(lines)) + "\n</configuration>\n"
 
 
@@ -132,7 +144,9 @@ class Hdfs:
     java_options: tuple[str, ...] = ()
     environment: Mapping[str, str] = MappingProxyType({})
 
-    def __init__(self, directory: Path, namenodes: int = 1, port: Callable[[], int] = free_port) -> None:
+    def __init__(
+        self, directory: Path, namenodes: int = 1, port: Callable[[], int] = free_port
+    ) -> None:
         self.directory = directory
         self.names = [f"nn{number}" for number in range(1, namenodes + 1)]
         self.rpc = {name: port() for name in self.names}
@@ -177,7 +191,9 @@ class Hdfs:
     def bootstrap(self) -> None:
         """Give nn2 what nn1 has: by hand, since Hadoop's own way is one more start of Java."""
         source, target = (self.directory / f"name-{name}" for name in ("nn1", "nn2"))
-        shutil.copytree(source, target, ignore=shutil.ignore_patterns("in_use.lock"), dirs_exist_ok=True)
+        shutil.copytree(
+            source, target, ignore=shutil.ignore_patterns("in_use.lock"), dirs_exist_ok=True
+        )
 
     def _make_home(self) -> None:
         """What an administrator does first: a root folder that the user `krake` owns."""
@@ -243,17 +259,23 @@ class Hdfs:
 
     def _listens(self, name: str) -> bool:
         code = self.running[name].poll()
-        assert code is None, f"{name} ended with {code}:\n{(self.directory / f'{name}.log').read_text()[-3000:]}"
+        assert code is None, (
+            f"{name} ended with {code}:\n{(self.directory / f'{name}.log').read_text()[-3000:]}"
+        )
         try:
             self.session.get(f"{self.url(name)}/jmx?qry=none", timeout=ANSWER_LIMIT_S)
-            socket.create_connection(("127.0.0.1", self.rpc[name]), timeout=ANSWER_LIMIT_S).close()  # opens later
+            socket.create_connection(
+                ("127.0.0.1", self.rpc[name]), timeout=ANSWER_LIMIT_S
+            ).close()  # opens later
         except OSError:
             return False
         return True
 
     def _answers(self, name: str) -> bool:
         try:
-            return self.session.get(f"{self.url(name)}/webhdfs/v1/?op=GETFILESTATUS", timeout=ANSWER_LIMIT_S).ok
+            return self.session.get(
+                f"{self.url(name)}/webhdfs/v1/?op=GETFILESTATUS", timeout=ANSWER_LIMIT_S
+            ).ok
         except requests.RequestException:
             return False
 
@@ -261,7 +283,9 @@ class Hdfs:
         if not self._answers(name):
             return False
         query = "Hadoop:service=NameNode,name=FSNamesystemState"
-        [state] = self.session.get(f"{self.url(name)}/jmx?qry={query}", timeout=ANSWER_LIMIT_S).json()["beans"]
+        [state] = self.session.get(
+            f"{self.url(name)}/jmx?qry={query}", timeout=ANSWER_LIMIT_S
+        ).json()["beans"]
         return bool(state["NumLiveDataNodes"] >= 1 and state["FSState"] == "Operational")
 
     def java(self, name: str, main: str, *arguments: str) -> None:
@@ -269,7 +293,9 @@ class Hdfs:
         done = self.tool(name, main, *arguments)
         assert done.returncode == 0, (done.stdout + done.stderr).decode(errors="replace")[-3000:]
 
-    def tool(self, name: str, main: str, *arguments: str, answer: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    def tool(
+        self, name: str, main: str, *arguments: str, answer: bytes = b""
+    ) -> subprocess.CompletedProcess[bytes]:
         """The same, whatever comes of it."""
         return subprocess.run(
             [*self._command(name, main), *arguments],
@@ -285,7 +311,11 @@ class Hdfs:
         wait_for(f"{name} is active", lambda: self.tool(*asked, answer=b"Y\n").returncode == 0)
 
     def _command(self, name: str, main: str) -> list[str]:
-        options = [*FAST_START, f"-XX:SharedArchiveFile={archive(main)}", "-Djava.net.preferIPv4Stack=true"]
+        options = [
+            *FAST_START,
+            f"-XX:SharedArchiveFile={archive(main)}",
+            "-Djava.net.preferIPv4Stack=true",
+        ]
         options += [own_names(self.directory), *self.java_options]
         return ["java", *options, "-cp", classpath(self.directory / f"conf-{name}"), main]
 
@@ -317,7 +347,10 @@ class Hdfs:
             ("dfs.heartbeat.interval", "1"),
             ("dfs.namenode.heartbeat.recheck-interval", "2000"),
             ("dfs.namenode.safemode.extension", "0"),
-            ("dfs.namenode.block.deletion.unlock.interval.ms", "1000"),  # else a thread wakes up every 10 ms
+            (
+                "dfs.namenode.block.deletion.unlock.interval.ms",
+                "1000",
+            ),  # else a thread wakes up every 10 ms
             # Its user may speak for everybody, as a gateway does.
             (f"hadoop.proxyuser.{us()}.hosts", "*"),
             (f"hadoop.proxyuser.{us()}.groups", "*"),
@@ -344,8 +377,15 @@ class Hdfs:
             ("ipc.client.connect.retry.interval", "200"),
         }
         for node in self.names:
-            options.add((f"dfs.namenode.rpc-address.{NAMESERVICE}.{node}", f"127.0.0.1:{self.rpc[node]}"))
-            options.add((f"dfs.namenode.{self.scheme}-address.{NAMESERVICE}.{node}", f"127.0.0.1:{self.http[node]}"))
+            options.add(
+                (f"dfs.namenode.rpc-address.{NAMESERVICE}.{node}", f"127.0.0.1:{self.rpc[node]}")
+            )
+            options.add(
+                (
+                    f"dfs.namenode.{self.scheme}-address.{NAMESERVICE}.{node}",
+                    f"127.0.0.1:{self.http[node]}",
+                )
+            )
         return options | ({("dfs.ha.namenode.id", name)} if name in self.names else set())
 
 

@@ -108,7 +108,11 @@ class HttpFs:
 
     def _answers(self) -> bool:
         try:
-            answer = requests.get(f"{self.url}/webhdfs/v1/?op=GETFILESTATUS&user.name=krake", timeout=60)
+            answer = requests.get(
+                f"{self.url}/webhdfs/v1/?op=GETFILESTATUS&user.name=krake", timeout=60
+            )
         except requests.RequestException:
             return False
-        return answer.ok or answer.status_code == HTTPStatus.UNAUTHORIZED  # a secured one asks for a ticket
+        return (
+            answer.ok or answer.status_code == HTTPStatus.UNAUTHORIZED
+        )  # a secured one asks for a ticket

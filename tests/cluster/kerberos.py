@@ -83,7 +83,10 @@ class Kdc:
     @property
     def environment(self) -> dict[str, str]:
         """What tells the Kerberos library about the realm."""
-        return {"KRB5_CONFIG": str(self.config), "KRB5_KDC_PROFILE": str(self.directory / "kdc.conf")}
+        return {
+            "KRB5_CONFIG": str(self.config),
+            "KRB5_KDC_PROFILE": str(self.directory / "kdc.conf"),
+        }
 
     def __enter__(self) -> Kdc:
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -116,7 +119,9 @@ class Kdc:
 
     def _told(self) -> str:
         return "".join(
-            (self.directory / name).read_text() for name in ("out.log", "kdc.log") if (self.directory / name).exists()
+            (self.directory / name).read_text()
+            for name in ("out.log", "kdc.log")
+            if (self.directory / name).exists()
         )
 
     def stop(self) -> None:
@@ -129,7 +134,11 @@ class Kdc:
         """Run one of Kerberos' programs in this realm."""
         environment = os.environ | self.environment | (env or {})
         done = subprocess.run(
-            [str(_found(program)), *arguments], env=environment, capture_output=True, text=True, timeout=START_S
+            [str(_found(program)), *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=START_S,
         )
         assert done.returncode == 0, f"{program} {arguments}: {done.stdout}{done.stderr}"
         return done.stdout
@@ -147,7 +156,16 @@ class Kdc:
     def ticket(self, principal: str, cache: Path, *options: str) -> None:
         """Get a ticket by the principal's keytab into a cache. `options` of kinit, such as `-l 5s`."""
         keytab = self.directory / f"{principal.replace('/', '-')}.keytab"
-        self.run("kinit", *options, "-k", "-t", str(keytab), "-c", f"FILE:{cache}", f"{principal}@{self.realm}")
+        self.run(
+            "kinit",
+            *options,
+            "-k",
+            "-t",
+            str(keytab),
+            "-c",
+            f"FILE:{cache}",
+            f"{principal}@{self.realm}",
+        )
 
 
 class Authority:
@@ -156,7 +174,9 @@ class Authority:
     def __init__(self, directory: Path, name: str = "Krake's tests") -> None:
         self.directory = directory
         directory.mkdir(parents=True)
-        self._openssl("req", "-x509", *_NEW_KEY, "-keyout", "ca.key", "-out", "ca.pem", "-subj", f"/CN={name}")
+        self._openssl(
+            "req", "-x509", *_NEW_KEY, "-keyout", "ca.key", "-out", "ca.pem", "-subj", f"/CN={name}"
+        )
 
     @property
     def ca_file(self) -> Path:
@@ -166,11 +186,32 @@ class Authority:
     def keystore(self, password: str) -> Path:
         """Key and certificate of 127.0.0.1, as Java reads them."""
         (self.directory / "san").write_text("subjectAltName=IP:127.0.0.1\n")
-        self._openssl("req", *_NEW_KEY, "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=127.0.0.1")
-        signed = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "7", "-extfile", "san")
+        self._openssl(
+            "req",
+            *_NEW_KEY,
+            "-keyout",
+            "server.key",
+            "-out",
+            "server.csr",
+            "-subj",
+            "/CN=127.0.0.1",
+        )
+        signed = (
+            "-CA",
+            "ca.pem",
+            "-CAkey",
+            "ca.key",
+            "-CAcreateserial",
+            "-days",
+            "7",
+            "-extfile",
+            "san",
+        )
         self._openssl("x509", "-req", "-in", "server.csr", *signed, "-out", "server.pem")
         both = ("-in", "server.pem", "-inkey", "server.key", "-certfile", "ca.pem")
-        self._openssl("pkcs12", "-export", *both, "-out", "server.p12", "-passout", f"pass:{password}")
+        self._openssl(
+            "pkcs12", "-export", *both, "-out", "server.p12", "-passout", f"pass:{password}"
+        )
         return self.directory / "server.p12"
 
     def _openssl(self, *arguments: str) -> None:
@@ -210,7 +251,12 @@ class SecureHdfs(Hdfs):
     scheme = "https"
 
     def __init__(
-        self, directory: Path, kdc: Kdc, authority: Authority, namenodes: int = 1, cookie_s: int = 36_000
+        self,
+        directory: Path,
+        kdc: Kdc,
+        authority: Authority,
+        namenodes: int = 1,
+        cookie_s: int = 36_000,
     ) -> None:
         super().__init__(directory, namenodes)
         self.kdc, self.authority, self.cookie_s = kdc, authority, cookie_s
@@ -219,7 +265,9 @@ class SecureHdfs(Hdfs):
         self.keytab = kdc.keytab("hdfs/localhost", "HTTP/127.0.0.1")
         kdc.keytab("krake")
         self._administrator = _Administrator(kdc, directory / "administrator")
-        self.environment = {"KRB5CCNAME": str(directory / "administrator")}  # for Java, which knows no FILE:
+        self.environment = {
+            "KRB5CCNAME": str(directory / "administrator")
+        }  # for Java, which knows no FILE:
         self.session.trust_env = False  # else REQUESTS_CA_BUNDLE comes before what is said here
         self.session.verify = str(authority.ca_file)
         self.session.auth = self._administrator
@@ -228,14 +276,18 @@ class SecureHdfs(Hdfs):
         """See Hdfs."""
         return ""  # the ticket says it
 
-    def tool(self, name: str, main: str, *arguments: str, answer: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    def tool(
+        self, name: str, main: str, *arguments: str, answer: bytes = b""
+    ) -> subprocess.CompletedProcess[bytes]:
         """See Hdfs. By the administrator's ticket."""
         self._administrator.credentials()
         return super().tool(name, main, *arguments, answer=answer)
 
     def security(self, folder: Path) -> set[tuple[str, str]]:
         """As https://hadoop.apache.org/docs/r3.4.2/hadoop-project-dist/hadoop-common/SecureMode.html says."""
-        (folder / "ssl-server.xml").write_text(SSL_SERVER.format(keystore=self._keystore, password=_PASSWORD))
+        (folder / "ssl-server.xml").write_text(
+            SSL_SERVER.format(keystore=self._keystore, password=_PASSWORD)
+        )
         server, web = f"hdfs/localhost@{self.kdc.realm}", f"HTTP/127.0.0.1@{self.kdc.realm}"
         options = {
             ("hadoop.security.authentication", "kerberos"),
@@ -243,7 +295,10 @@ class SecureHdfs(Hdfs):
             ("dfs.block.access.token.enable", "true"),
             ("dfs.data.transfer.protection", "authentication"),
             ("dfs.http.policy", "HTTPS_ONLY"),
-            ("hadoop.http.filter.initializers", "org.apache.hadoop.security.AuthenticationFilterInitializer"),
+            (
+                "hadoop.http.filter.initializers",
+                "org.apache.hadoop.security.AuthenticationFilterInitializer",
+            ),
             ("hadoop.http.authentication.type", "kerberos"),
             ("hadoop.http.authentication.kerberos.principal", web),
             ("hadoop.http.authentication.kerberos.keytab", str(self.keytab)),

@@ -41,4 +41,8 @@ def set_network(*, up: bool) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         asked = fcntl.ioctl(any_socket, _GET_FLAGS, struct.pack(_REQUEST, b"lo", 0))
         flags = struct.unpack(_REQUEST, asked)[1]
-        fcntl.ioctl(any_socket, _SET_FLAGS, struct.pack(_REQUEST, b"lo", flags | _UP if up else flags & ~_UP))
+        fcntl.ioctl(
+            any_socket,
+            _SET_FLAGS,
+            struct.pack(_REQUEST, b"lo", flags | _UP if up else flags & ~_UP),
+        )

@@ -25,7 +25,9 @@ def programs() -> Path | None:
     found = shutil.which("initdb")
     if found:
         return Path(found).resolve().parent
-    debian = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: float(path.parts[-3]))
+    debian = sorted(
+        Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: float(path.parts[-3])
+    )
     return debian[-1].parent if debian else None
 
 
@@ -55,7 +57,13 @@ class Postgres:
         """Start it, with a new data directory the first time; returns when it answers."""
         if not (self.directory / "data" / "PG_VERSION").exists():
             self._install()
-        command = [self._program("postgres"), "-D", str(self.directory / "data"), "-p", str(self.port)]
+        command = [
+            self._program("postgres"),
+            "-D",
+            str(self.directory / "data"),
+            "-p",
+            str(self.port),
+        ]
         for option in ("listen_addresses=127.0.0.1", "unix_socket_directories=", *self.options):
             command += ["-c", option]
         self.process = spawn(command, self._log, user=_other_user(), death=signal.SIGINT)
@@ -81,8 +89,19 @@ class Postgres:
         if user is not None:
             for path in (self.directory, password):
                 os.chown(path, pwd.getpwnam(user).pw_uid, pwd.getpwnam(user).pw_gid)
-        command = [self._program("initdb"), "--no-sync", "--auth=scram-sha-256", f"--username={USER}"]
-        command += ["--encoding=UTF8", "--locale=C", f"--pwfile={password}", "-D", str(self.directory / "data")]
+        command = [
+            self._program("initdb"),
+            "--no-sync",
+            "--auth=scram-sha-256",
+            f"--username={USER}",
+        ]
+        command += [
+            "--encoding=UTF8",
+            "--locale=C",
+            f"--pwfile={password}",
+            "-D",
+            str(self.directory / "data"),
+        ]
         done = spawn(command, self._log, user=user)
         assert done.wait(START_S) == 0, (
             f"initdb failed{f' as user {user}, who must be able to enter the directory' if user else ''}:"
@@ -95,7 +114,11 @@ class Postgres:
         assert code is None, f"PostgreSQL ended with {code}: {self._log.read_text()[-2000:]}"
         try:
             psycopg2.connect(
-                host="127.0.0.1", port=self.port, user=USER, password=self.password, dbname="postgres"
+                host="127.0.0.1",
+                port=self.port,
+                user=USER,
+                password=self.password,
+                dbname="postgres",
             ).close()
         except psycopg2.OperationalError:
             return False

@@ -83,7 +83,9 @@ def kill_family(pid: int) -> int:
     return len(seen)
 
 
-def end_all(processes: Iterable[subprocess.Popen[bytes]], number: signal.Signals, patience_s: float) -> None:
+def end_all(
+    processes: Iterable[subprocess.Popen[bytes]], number: signal.Signals, patience_s: float
+) -> None:
     """End servers by a signal, and what is left of them and their children after `patience_s` by force."""
     servers = list(processes)
     own = {server.pid for server in servers}

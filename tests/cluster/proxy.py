@@ -24,7 +24,9 @@ class LossyProxy:
         self.lose: list[str] = []
         self.before: dict[str, Callable[[], object]] = {}
         self.seen: list[str] = []
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self, urlsplit(target).netloc))
+        self._server = ThreadingHTTPServer(
+            ("127.0.0.1", 0), _handler(self, urlsplit(target).netloc)
+        )
         self._server.daemon_threads = True
         self._thread = Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
 

@@ -27,10 +27,23 @@ HOME = r"""<!doctype html><html><head><title>Requisites</title>
 <video poster="/poster.png" width="300" height="90"></video>
 </body></html>"""
 WIDE = (
-    "@font-face { font-family: Own; src: url(/own.ttf) } .text { font: 40px Own } .wide { background: url(/far.png) }"
+    "@font-face { font-family: Own; src: url(/own.ttf) } .text "
+    "{ font: 40px Own } .wide { background: url(/far.png) }"
 )
 NAMES = (
-    *("icon", "w400", "w800", "w1200", "wide", "narrow", "fallback", "in-svg", "image%20one", "nested", "inline"),
+    *(
+        "icon",
+        "w400",
+        "w800",
+        "w1200",
+        "wide",
+        "narrow",
+        "fallback",
+        "in-svg",
+        "image%20one",
+        "nested",
+        "inline",
+    ),
     *("far", "framed", "button", "poster"),
 )
 
@@ -39,11 +52,18 @@ def coloured(number: int) -> bytes:
     """A picture of one colour, 40 pixels wide and high."""
 
     def chunk(name: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        return (
+            struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        )
 
     row = b"\0" + bytes([40 * number % 256, 90 * number % 256, 160 * number % 256]) * 40
     head = struct.pack(">IIBBBBB", 40, 40, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(row * 40)) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", head)
+        + chunk(b"IDAT", zlib.compress(row * 40))
+        + chunk(b"IEND", b"")
+    )
 
 
 def made_site() -> dict[str, tuple[str, bytes]]:
@@ -56,6 +76,9 @@ def made_site() -> dict[str, tuple[str, bytes]]:
         "/sheets/a.css": (CSS, b"@import 'b.css';"),
         "/sheets/b.css": (CSS, b"@import url(a.css); .nested { background: url(../nested.png) }"),
         "/sheets/wide.css": (CSS, f"\ufeff{WIDE}".encode("utf-16-le")),
-        "/paint.js": ("text/javascript", b"document.getElementById('painted').style.background = 'navy'"),
+        "/paint.js": (
+            "text/javascript",
+            b"document.getElementById('painted').style.background = 'navy'",
+        ),
         **({"/own.ttf": ("font/ttf", FONTS[0].read_bytes())} if FONTS else {}),
     }

@@ -61,12 +61,26 @@ class StoppedByUserError(Exception):
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    found = argparse.ArgumentParser(prog="make cluster", description="Krake on many machines, as processes of this one")
+    found = argparse.ArgumentParser(
+        prog="make cluster", description="Krake on many machines, as processes of this one"
+    )
     found.add_argument("what", nargs="?", choices=("serve", "crawl"), default="serve")
-    found.add_argument("--directory", type=Path, help="where its data lie; default: .cluster, or .cluster-s3")
-    found.add_argument("--dfs", choices=("hdfs", "s3"), default="hdfs", help="the kind of store; default: hdfs")
-    found.add_argument("--config", type=Path, help="options of the crawl; the cluster decides stores and directories")
-    found.add_argument("--seeds", default="", help="URLs, or the path of a file or folder; default: a synthetic web")
+    found.add_argument(
+        "--directory", type=Path, help="where its data lie; default: .cluster, or .cluster-s3"
+    )
+    found.add_argument(
+        "--dfs", choices=("hdfs", "s3"), default="hdfs", help="the kind of store; default: hdfs"
+    )
+    found.add_argument(
+        "--config",
+        type=Path,
+        help="options of the crawl; the cluster decides stores and directories",
+    )
+    found.add_argument(
+        "--seeds",
+        default="",
+        help="URLs, or the path of a file or folder; default: a synthetic web",
+    )
     found.add_argument("--iterations", type=int, help="rounds of the crawl")
     return found
 
@@ -129,7 +143,9 @@ class Cluster:
                 stack.enter_context(self._synthetic_web())
             if not self.running:
                 config = self.topology.configure(name, options(self._config_file(name)))
-                say(f"Starting the cluster, which takes about a minute (its data and logs: {self.directory}) ...")
+                say(
+                    f"Starting the cluster, which takes about a minute (its data and logs: {self.directory}) ..."
+                )
                 stack.enter_context(self.topology)
                 self.topology.make_tables(config)
                 self._tell()
@@ -138,7 +154,9 @@ class Cluster:
             else:
                 api, config = self._join(name)
             if self.given.what == "crawl":
-                queues = replace(config.queue, local_dir=str(self.directory / "<node>" / name / "queue"))
+                queues = replace(
+                    config.queue, local_dir=str(self.directory / "<node>" / name / "queue")
+                )
                 return Watch(api, replace(config, queue=queues), self._look).crawl(
                     self._seeds(config), self._iterations(config)
                 )
@@ -153,7 +171,9 @@ class Cluster:
         place = Path(config.inject.directory) / hashlib.sha256(text.encode()).hexdigest()[:16]
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
-        for source in [Path(text)] if Path(text).is_file() else filter(Path.is_file, Path(text).iterdir()):
+        for source in (
+            [Path(text)] if Path(text).is_file() else filter(Path.is_file, Path(text).iterdir())
+        ):
             shutil.copy(source, place)
         return str(place)
 
@@ -184,7 +204,9 @@ class Cluster:
         most = load_config(self._config_path(name)).crawl.max_iterations
         iterations = self.given.iterations
         if iterations is not None and not 1 <= iterations <= most:
-            raise KrakeError(f"ITERATIONS is {iterations}; it must be within 1 and crawl.max_iterations, {most}")
+            raise KrakeError(
+                f"ITERATIONS is {iterations}; it must be within 1 and crawl.max_iterations, {most}"
+            )
         if self.given.seeds:
             parse_seeds(seeds_text(self.given.seeds))
 
@@ -208,7 +230,9 @@ class Cluster:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if self.given.what == "serve":
-                    raise KrakeError(f"{self.directory}: another process runs the cluster here") from None
+                    raise KrakeError(
+                        f"{self.directory}: another process runs the cluster here"
+                    ) from None
                 yield False
             else:
                 yield True
@@ -251,7 +275,9 @@ class Cluster:
             say(f"The object store is at {gateway.address}; nodes: {', '.join(topology.nodes)}")
             variables |= credential_variables()
         given = " ".join(f"{name}={value}" for name, value in variables.items())
-        say(f"`krake` works on it too: KRAKE_CONFIG_PATH={topology.config_path(BATCH)} {given} krake status")
+        say(
+            f"`krake` works on it too: KRAKE_CONFIG_PATH={topology.config_path(BATCH)} {given} krake status"
+        )
         say("Ctrl-C stops it.")
 
 
@@ -302,9 +328,15 @@ class Watch:
         self._tell(run)
         say(f"The run is a {state} after {time.monotonic() - began_s:.0f} s.")
         if state == "success":
-            shown = [task for task, (ended, _) in self._seen.items() if ended == state and SHOWN.search(task)]
+            shown = [
+                task
+                for task, (ended, _) in self._seen.items()
+                if ended == state and SHOWN.search(task)
+            ]
             console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
-            console.print(summary(self.config, {task: self.api.result(run, task) for task in shown}))
+            console.print(
+                summary(self.config, {task: self.api.result(run, task) for task in shown})
+            )
         return 0 if state == "success" else 1
 
     def _tell(self, run: str) -> None:
@@ -323,7 +355,10 @@ class Watch:
         now_s = time.monotonic()
         if state == "running":
             self._since_s[task] = now_s
-        elif state in ("success", "failed", "up_for_retry", "upstream_failed") and task in self._since_s:
+        elif (
+            state in ("success", "failed", "up_for_retry", "upstream_failed")
+            and task in self._since_s
+        ):
             took_s = now_s - self._since_s[task]
             say(
                 f"{'done' if state == 'success' else state:8} {task:32} {took_s:5.0f} s"
@@ -332,15 +367,18 @@ class Watch:
 
     def _progress(self, run: str, task: str) -> str:
         """What a task said last in the task state store."""
-        path = (
-            f"/api/v2/dags/{self.api.dag}/dagRuns/{urllib.parse.quote(run)}/taskInstances/{task}/state-store/progress"
-        )
+        instance = f"{urllib.parse.quote(run)}/taskInstances/{task}"
+        path = f"/api/v2/dags/{self.api.dag}/dagRuns/{instance}/state-store/progress"
         try:
             found = self.api.ask("GET", path)["value"]
         except AssertionError:  # it has said nothing yet
             return ""
         now = json.loads(found) if isinstance(found, str) else found
-        return "  ".join(f"{name} {now[name]}" for name in ("phase", "fetched", "taken", "pages_per_s") if name in now)
+        return "  ".join(
+            f"{name} {now[name]}"
+            for name in ("phase", "fetched", "taken", "pages_per_s")
+            if name in now
+        )
 
 
 if __name__ == "__main__":

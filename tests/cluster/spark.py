@@ -76,7 +76,9 @@ def make_archive(folder: Path) -> None:
 
 def with_spark(config: Config, **options: Any) -> Config:
     spark = SparkConfig(**{"master": "local[2]", **options})
-    return dataclasses.replace(config, batch=dataclasses.replace(config.batch, engine="spark"), spark=spark)
+    return dataclasses.replace(
+        config, batch=dataclasses.replace(config.batch, engine="spark"), spark=spark
+    )
 
 
 def spark_url(hdfs: Hdfs, config: Config) -> str:
@@ -101,7 +103,9 @@ def random_crawl(maker: CrawlMaker, seed: int) -> None:
                 status=rng.choice([200, 200, 200, 404, None]),
                 mime=rng.choice(["text/html", "Text/HTML", "image/png", None]),
                 outcome=rng.choice(["ok", "ok", "ok", "gone", "redirect", "timeout"]),
-                refers_to=rng.choice(["", "", "9/node-b", "10/node-a", "8/gone"]) if int(folder) > 9 else "",
+                refers_to=rng.choice(["", "", "9/node-b", "10/node-a", "8/gone"])
+                if int(folder) > 9
+                else "",
                 retry_at=rng.choice([None, None, None, 9.0]),
                 links=rng.choices(aims, k=rng.randint(0, 12)),
                 file=rng.randrange(3),
@@ -128,11 +132,17 @@ def forget_some_targets(file: Path, rng: random.Random) -> None:
 
 
 def one_page(maker: CrawlMaker) -> None:
-    maker.segment("1", "node-a", [Capture("http://a.example/", b"x", links=["http://a.example/", "http://b.example/"])])
+    maker.segment(
+        "1",
+        "node-a",
+        [Capture("http://a.example/", b"x", links=["http://a.example/", "http://b.example/"])],
+    )
 
 
 def no_page(maker: CrawlMaker) -> None:
-    maker.segment("1", "node-a", [Capture("http://a.example/", status=404, links=["http://a.example/"])])
+    maker.segment(
+        "1", "node-a", [Capture("http://a.example/", status=404, links=["http://a.example/"])]
+    )
     maker.segment("1", "node-b", [])
 
 
@@ -151,7 +161,10 @@ def all_stages(storage: Storage, config: Config, maker: CrawlMaker, name: str) -
 
 def files_of(storage: Storage, name: str) -> dict[str, bytes]:
     """Every file of an export, hidden ones too."""
-    return {entry.name: storage.read_bytes(f"export/{name}/{entry.name}") for entry in storage.list(f"export/{name}")}
+    return {
+        entry.name: storage.read_bytes(f"export/{name}/{entry.name}")
+        for entry in storage.list(f"export/{name}")
+    }
 
 
 def assert_same_bytes(storage: Storage, name: str, other: str) -> None:
@@ -169,12 +182,15 @@ def keep_warm(running: Any, patch: pytest.MonkeyPatch) -> None:
             self.clean()
 
     patch.setattr(
-        "crawl_lib.engine._open_spark", lambda config, room: Warm(running._session, room, config.spark.dfs_url)
+        "crawl_lib.engine._open_spark",
+        lambda config, room: Warm(running._session, room, config.spark.dfs_url),
     )
 
 
 def in_scratch(config: Config) -> list[str]:
-    return [path.name for path in Path(config.scratch.directory).iterdir() if path.suffix != ".lock"]
+    return [
+        path.name for path in Path(config.scratch.directory).iterdir() if path.suffix != ".lock"
+    ]
 
 
 def never(*arguments: object) -> None:

@@ -42,9 +42,18 @@ class Standalone:
         try:
             self._start("master", "--port", str(self._port))
             self._wait_for("master", "is alive", lambda said: "New state: ALIVE" in said)
-            room = ("--cores", str(CORES), "--memory", MEMORY, "--work-dir", str(self.directory / "work"))
+            room = (
+                "--cores",
+                str(CORES),
+                "--memory",
+                MEMORY,
+                "--work-dir",
+                str(self.directory / "work"),
+            )
             self._start("worker", *room, self.url)
-            self._wait_for("worker", "is registered", lambda said: "Successfully registered" in said)
+            self._wait_for(
+                "worker", "is registered", lambda said: "Successfully registered" in said
+            )
         except BaseException:
             self.stop()
             raise
@@ -88,7 +97,9 @@ class Standalone:
         main = f"org.apache.spark.deploy.{name}.{name.title()}"
         listen = ("--host", "127.0.0.1", "--webui-port", "0")
         command = [str(HOME / "bin" / "spark-class"), main, *listen, *arguments]
-        self._running[name] = spawn(command, self._log(name), env=os.environ | own, death=signal.SIGKILL)
+        self._running[name] = spawn(
+            command, self._log(name), env=os.environ | own, death=signal.SIGKILL
+        )
 
     def _log(self, name: str) -> Path:
         return self.directory / f"{name}.log"

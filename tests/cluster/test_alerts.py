@@ -10,12 +10,16 @@ import pytest
 
 from tests.pythons import ROOT
 
-pytestmark = pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool (Debian's prometheus)")
+pytestmark = pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="needs promtool (Debian's prometheus)"
+)
 RULES = ROOT / "docs" / "prometheus-rules.yml"
 
 
 def promtool(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["promtool", *map(str, words)], capture_output=True, text=True, check=False)
+    return subprocess.run(
+        ["promtool", *map(str, words)], capture_output=True, text=True, check=False
+    )
 
 
 def test_each_alert_fires() -> None:

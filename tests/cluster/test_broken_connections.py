@@ -28,7 +28,9 @@ def reach(hdfs, open_in, cutting):
     """Opens an empty store whose bodies go through the relay."""
     root = open_in(hdfs).name.partition("/krake/")[2]
     with LossyProxy(hdfs.url("nn1"), cutting.netloc) as proxy:
-        yield lambda stop=None: HdfsStorage.open(f"{proxy.url}/krake/{root}", DfsConfig(timeout_s=30.0), stop)
+        yield lambda stop=None: HdfsStorage.open(
+            f"{proxy.url}/krake/{root}", DfsConfig(timeout_s=30.0), stop
+        )
 
 
 @pytest.fixture
@@ -76,7 +78,8 @@ def test_a_stream_is_one_error_that_leaves_nothing(storage, cutting):
     """It says to run again, and the next attempt can write the same path."""
     cutting.cuts.append(3 * MB)
     with pytest.raises(
-        StorageError, match=r"/big: cannot be written: .*a stream cannot be sent again, so run the task"
+        StorageError,
+        match=r"/big: cannot be written: .*a stream cannot be sent again, so run the task",
     ):
         stream(storage, "big")
     assert cutting.done == [3 * MB]

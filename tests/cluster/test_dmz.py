@@ -35,7 +35,8 @@ from tests.web.hostile import HostileWeb
 from tests.web.names import NameServer, Said
 
 pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0 or shutil.which("nft") is None, reason="needs root, and nft (Debian's nftables)"
+    os.geteuid() != 0 or shutil.which("nft") is None,
+    reason="needs root, and nft (Debian's nftables)",
 )
 INNER, DMZ_OF_INNER, DMZ_OF_WEB, WEB = "10.77.1.1", "10.77.1.2", "11.77.2.1", "11.77.2.2"
 INNER_OF_KEYS, KEYS = "10.77.3.1", "10.77.3.2"
@@ -60,7 +61,9 @@ class Networks:
             stack.callback(self.ip, "netns", "del", self.full(name))
             self.ip("-n", self.full(name), "link", "set", "lo", "up")
         self.threads = {
-            name: stack.enter_context(ThreadPoolExecutor(1, initializer=self._enter, initargs=(name,)))
+            name: stack.enter_context(
+                ThreadPoolExecutor(1, initializer=self._enter, initargs=(name,))
+            )
             for name in self.names
         }
         self._join("inner", "dmz0", INNER, "dmz", "inner0", DMZ_OF_INNER)
@@ -68,7 +71,9 @@ class Networks:
         self._join("inner", "keys0", INNER_OF_KEYS, "keys", "inner0", KEYS)
         self.at("inner", lambda: Path("/proc/sys/net/ipv4/ip_forward").write_text("1"))
         self.ip("-n", self.full("keys"), "route", "add", "default", "via", INNER_OF_KEYS)
-        self.ip("-n", self.full("dmz"), "route", "add", "10.0.0.0/8", "via", INNER)  # as an attacker would
+        self.ip(
+            "-n", self.full("dmz"), "route", "add", "10.0.0.0/8", "via", INNER
+        )  # as an attacker would
 
     def full(self, name: str) -> str:
         return f"krake-{name}-{os.getpid()}"
@@ -76,7 +81,9 @@ class Networks:
     def ip(self, *words: str) -> None:
         subprocess.run(["ip", *words], check=True)
 
-    def _join(self, one: str, name: str, address: str, other: str, other_name: str, other_address: str) -> None:
+    def _join(
+        self, one: str, name: str, address: str, other: str, other_name: str, other_address: str
+    ) -> None:
         """Put a cable between two namespaces."""
         peer = ("peer", "name", other_name, "netns", self.full(other))
         self.ip("-n", self.full(one), "link", "add", name, "type", "veth", *peer)
@@ -94,12 +101,19 @@ class Networks:
 
     def nft(self, name: str, rules: str) -> None:
         """Load rules of nftables."""
-        subprocess.run(["ip", "netns", "exec", self.full(name), "nft", "-f", "-"], input=rules, text=True, check=True)
+        subprocess.run(
+            ["ip", "netns", "exec", self.full(name), "nft", "-f", "-"],
+            input=rules,
+            text=True,
+            check=True,
+        )
 
 
 def rules_of_docs() -> list[str]:
     """The rules of the inner side, and those of the fetcher."""
-    return re.findall(r"```nft\n(.*?)```", (ROOT / "docs" / "realtime-cluster.md").read_text(), re.DOTALL)
+    return re.findall(
+        r"```nft\n(.*?)```", (ROOT / "docs" / "realtime-cluster.md").read_text(), re.DOTALL
+    )
 
 
 def scanned_ports() -> list[int]:
@@ -114,7 +128,11 @@ def scanned_ports() -> list[int]:
 def open_ports(addresses: Sequence[str], ports: Sequence[int]) -> list[str]:
     """The places, ADDRESS:PORT, that answer within a short time, many asked at once."""
     places = [(address, port) for address in addresses for port in ports]
-    found = [one for start in range(0, len(places), AT_ONCE) for one in _open_of(places[start : start + AT_ONCE])]
+    found = [
+        one
+        for start in range(0, len(places), AT_ONCE)
+        for one in _open_of(places[start : start + AT_ONCE])
+    ]
     return [f"{address}:{port}" for address, port in sorted(found)]
 
 
@@ -161,15 +179,31 @@ class Listener:
 
 @contextmanager
 def program(
-    networks: Networks, name: str, directory: Path, words: Sequence[str], more: dict[str, str] | None = None
+    networks: Networks,
+    name: str,
+    directory: Path,
+    words: Sequence[str],
+    more: dict[str, str] | None = None,
 ) -> Iterator[str]:
     """A command of Krake in a namespace, with the web's name server; gives the first line that it says."""
     names = directory / "resolv.conf"
     names.write_text(f"nameserver {WEB}\n")
-    mounted = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/resolv.conf && exec "$@"', str(names), KRAKE]
+    mounted = [
+        "unshare",
+        "--mount",
+        "sh",
+        "-c",
+        'mount --bind "$0" /etc/resolv.conf && exec "$@"',
+        str(names),
+        KRAKE,
+    ]
     with (directory / f"{name}.log").open("wb") as log:
         start = lambda: subprocess.Popen(  # noqa: E731
-            [*mounted, *words], stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ, **(more or {})}
+            [*mounted, *words],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env={**os.environ, **(more or {})},
         )
         process = networks.at(name, start)
         assert process.stdout is not None
@@ -200,7 +234,9 @@ def make_service(directory: Path) -> tuple[Config, str]:
     }
     fetch = {"allow_networks": [], "robots": "ignore", "host_delay_s": 0.1}
     urls, frontier = {"scope": "any"}, {"order": "crawldb"}
-    config = make_config(directory, nodes=1, urls=urls, frontier=frontier, fetch=fetch, realtime=realtime)
+    config = make_config(
+        directory, nodes=1, urls=urls, frontier=frontier, fetch=fetch, realtime=realtime
+    )
     return config, str(write_config(config, directory))
 
 
@@ -249,9 +285,23 @@ def test_a_fetcher_reaches_the_web_and_nothing_else(tmp_path: Path, networks: Ne
     ports, everywhere = scanned_ports(), [DMZ_OF_INNER]
     config, file = make_service(tmp_path)
     token = TokenFile(config.realtime.tokens).add("test", ["submit", "read"])
-    proxies = dict.fromkeys(("http_proxy", "https_proxy", "ALL_PROXY", "all_proxy"), f"http://{INNER}:{PROXY_PORT}/")
-    words = ["realtime", "fetcher", "--listen", f"{DMZ_OF_INNER}:{FETCHER_PORT}", "--name", "live-1"]
-    words += ["--directory", str(tmp_path / "dmz"), "--certificates", str(tmp_path / "certificates")]
+    proxies = dict.fromkeys(
+        ("http_proxy", "https_proxy", "ALL_PROXY", "all_proxy"), f"http://{INNER}:{PROXY_PORT}/"
+    )
+    words = [
+        "realtime",
+        "fetcher",
+        "--listen",
+        f"{DMZ_OF_INNER}:{FETCHER_PORT}",
+        "--name",
+        "live-1",
+    ]
+    words += [
+        "--directory",
+        str(tmp_path / "dmz"),
+        "--certificates",
+        str(tmp_path / "certificates"),
+    ]
     with ExitStack() as stack:
 
         def listener(where: str, address: str, port: int) -> Listener:
@@ -272,14 +322,18 @@ def test_a_fetcher_reaches_the_web_and_nothing_else(tmp_path: Path, networks: Ne
         web = stack.enter_context(networks.at("web", lambda: HostileWeb(WEB)))
         urls = hostile_pages(web)
         stack.enter_context(program(networks, "dmz", tmp_path, words, proxies))
-        said = stack.enter_context(program(networks, "inner", tmp_path, ["--config", file, "serve", "realtime"]))
+        said = stack.enter_context(
+            program(networks, "inner", tmp_path, ["--config", file, "serve", "realtime"])
+        )
         assert "real-time service" in said, (tmp_path / "inner.log").read_text()
 
         def documents() -> dict[str, Document | None]:
             with Client(f"http://{INNER}:{API_PORT}/", token) as client:
                 client.submit([*urls], "cards")
                 pages = {url: document_of(client, url) for url in urls}
-                event = next(page for _, page in client.events() if page.document and page.document.image)
+                event = next(
+                    page for _, page in client.events() if page.document and page.document.image
+                )
                 pages[event.url] = event
                 return {url: page.document if page else None for url, page in pages.items()}
 
@@ -290,8 +344,12 @@ def test_a_fetcher_reaches_the_web_and_nothing_else(tmp_path: Path, networks: Ne
         assert image is not None
         assert image.image is not None
         assert image.image["outcome"] == "address_refused"
-        assert (keys.connections(), proxy.connections()) == (0, 0), "no URL and no variable leads there"
-        assert networks.at("inner", lambda: open_ports(everywhere, ports)) == [f"{DMZ_OF_INNER}:{FETCHER_PORT}"]
+        assert (keys.connections(), proxy.connections()) == (0, 0), (
+            "no URL and no variable leads there"
+        )
+        assert networks.at("inner", lambda: open_ports(everywhere, ports)) == [
+            f"{DMZ_OF_INNER}:{FETCHER_PORT}"
+        ]
         networks.nft("dmz", "flush ruleset")
         assert reached() == [], "taken over, its own rules gone"
         assert (keys.connections(), proxy.connections()) == (0, 0)
@@ -301,5 +359,7 @@ def test_a_fetcher_reaches_the_web_and_nothing_else(tmp_path: Path, networks: Ne
         assert reached() == sorted([*found, f"{INNER}:{API_PORT}"]), "this test can fail"
     with program(networks, "dmz", tmp_path, words):
         collect = [KRAKE, "--config", file, "realtime", "collect", "--fetcher", "live-1"]
-        done = networks.at("inner", lambda: subprocess.run(collect, capture_output=True, text=True, check=False))
+        done = networks.at(
+            "inner", lambda: subprocess.run(collect, capture_output=True, text=True, check=False)
+        )
         assert f"live-1: {len(urls) + 1} pages" in done.stdout, done.stderr

@@ -82,7 +82,9 @@ class Web:
 
 
 def crawled_on_embedded_stores(serving: Serving, seeds: list[str], directory: Path) -> Web:
-    config = make_config(directory, nodes=NODES, fetch={"host_delay_s": 0.0, "max_redirects": MAX_REDIRECTS})
+    config = make_config(
+        directory, nodes=NODES, fetch={"host_delay_s": 0.0, "max_redirects": MAX_REDIRECTS}
+    )
     done = run_crawl(config, seeds)
     truth = serving.truth(seeds, TruthOptions(max_redirects=MAX_REDIRECTS))
     assert set(done.visited()) == set(truth.visits)
@@ -94,7 +96,9 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
     """All that is odd, in few rounds: a round is three tasks, and each of them takes seconds of CPU."""
     with Serving(WEB) as serving:
         whole = serving.truth(options=TruthOptions(max_redirects=MAX_REDIRECTS))
-        seeds = [url for url, visit in whole.visits.items() if visit.round <= 2 or url.endswith(CHAINS)]
+        seeds = [
+            url for url, visit in whole.visits.items() if visit.round <= 2 or url.endswith(CHAINS)
+        ]
         made = crawled_on_embedded_stores(serving, seeds, tmp_path_factory.mktemp("embedded"))
         assert made.truth.outcomes() == whole.outcomes()
         assert max(visit.round for visit in made.truth.visits.values()) == WEB_ITERATIONS
@@ -104,7 +108,9 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
     with Serving(SMALL_WEB) as serving:
-        yield crawled_on_embedded_stores(serving, serving.seeds, tmp_path_factory.mktemp("embedded-small"))
+        yield crawled_on_embedded_stores(
+            serving, serving.seeds, tmp_path_factory.mktemp("embedded-small")
+        )
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +140,9 @@ class Crawl:
     answered_before: int
 
     @classmethod
-    def begin(cls, topology: Topology, name: str, web: Web, *, iterations: int, delay_s: float) -> Crawl:
+    def begin(
+        cls, topology: Topology, name: str, web: Web, *, iterations: int, delay_s: float
+    ) -> Crawl:
         config = topology.configure(name, sections(delay_s))
         topology.make_tables(config)
         before = answers(web.serving)
@@ -151,10 +159,14 @@ class Crawl:
             self.topology.look_after_all()
             if true():
                 return True
-            if time.monotonic() - asked_s > ASK_S:  # an answer takes longer than what is waited for may last
+            if (
+                time.monotonic() - asked_s > ASK_S
+            ):  # an answer takes longer than what is waited for may last
                 asked_s = time.monotonic()
                 state = self.topology.api.runs()[self.run]
-                assert state not in ("failed", "success") or true(), f"the run is {state} before: {what}"
+                assert state not in ("failed", "success") or true(), (
+                    f"the run is {state} before: {what}"
+                )
             return False
 
         wait_until(what, holds, RUN_S)
@@ -171,7 +183,11 @@ class Crawl:
     def fetching(self) -> list[str]:
         """Nodes that are in the middle of fetching."""
         found = {node: self.progress(node) for node in self.topology.nodes}
-        return [node for node, now in found.items() if now["phase"] == "fetch" and now["fetched"] < now["taken"]]
+        return [
+            node
+            for node, now in found.items()
+            if now["phase"] == "fetch" and now["fetched"] < now["taken"]
+        ]
 
     def phases(self) -> set[str]:
         return {self.progress(node)["phase"] for node in self.topology.nodes}
@@ -196,7 +212,9 @@ class Crawl:
         for folder in (self.config.crawl.directory, self.config.export.directory):
             copy_of(remote, folder, local)
         export = self.topology.api.result(self.run, "export")["export"]
-        return Result(dataclasses.replace(self.config, dfs_primary=str(directory / "copied")), export=export)
+        return Result(
+            dataclasses.replace(self.config, dfs_primary=str(directory / "copied")), export=export
+        )
 
     def check(self, web: Web, directory: Path) -> Result:
         """The truth, each URL once, and the bytes of the export on embedded stores; and nothing is left hidden."""
@@ -206,7 +224,9 @@ class Crawl:
         visited = result.visited()
         assert set(visited) == set(web.truth.visits)
         assert set(visited.values()) == {1}
-        assert result.outcomes() == {url: str(outcome) for url, outcome in web.truth.outcomes().items()}
+        assert result.outcomes() == {
+            url: str(outcome) for url, outcome in web.truth.outcomes().items()
+        }
         assert result.arcs() == web.truth.arcs
         assert result.contents() == web.truth.contents()
         check_counts(result)
@@ -271,7 +291,9 @@ def test_the_page_follows_nodes_that_share_no_disk_with_the_api_server(
     """By the times of the nodes' own curves: this machine may give the API server no time for long."""
     from tests.cluster.search.browser import chromium  # noqa: PLC0415  # without Chromium the other tests run
 
-    crawl = Crawl.begin(topology, "watched", small, iterations=SMALL_ITERATIONS, delay_s=WATCHED_DELAY_S)
+    crawl = Crawl.begin(
+        topology, "watched", small, iterations=SMALL_ITERATIONS, delay_s=WATCHED_DELAY_S
+    )
     with chromium() as browser:
         context = browser.new_context()
         context.add_cookies([{"name": "_token", "value": topology.api.token, "url": topology.url}])
@@ -289,13 +311,20 @@ def test_the_page_follows_nodes_that_share_no_disk_with_the_api_server(
         assert tiles(tab) >= {("tries", f"{sums['pages']:,}"), ("links", f"{sums['links']:,}")}
         for manifest in manifests:
             task = f"iteration_{manifest['iteration']}.crawl.{manifest['node']}"
-            tab.goto(f"{topology.url}/krake/tab?dag_id=krake_crawl&run_id={quote(crawl.run)}&task_id={task}")
+            tab.goto(
+                f"{topology.url}/krake/tab?dag_id=krake_crawl&run_id={quote(crawl.run)}&task_id={task}"
+            )
             counts = manifest["counts"]
-            assert tiles(tab) >= {("tries", f"{counts['pages']:,}"), ("URLs taken", f"{counts['taken']:,}")}, task
+            assert tiles(tab) >= {
+                ("tries", f"{counts['pages']:,}"),
+                ("URLs taken", f"{counts['taken']:,}"),
+            }, task
         context.close()
     for manifest in manifests:
         times = [point[0] for point in curve_of(crawl, manifest)]
-        assert max((after - before for before, after in pairwise(times)), default=0) <= MOST_STILL_S, (manifest, times)
+        assert (
+            max((after - before for before, after in pairwise(times)), default=0) <= MOST_STILL_S
+        ), (manifest, times)
 
 
 def tiles(tab: Any) -> set[tuple[str, str]]:
@@ -357,12 +386,16 @@ def test_hdfs_restarts(troubled: Troubled, topology: Topology, small: Web, tmp_p
     troubled.crawl.check(small, tmp_path)
 
 
-def test_key_server_dies_and_returns(troubled: Troubled, topology: Topology, small: Web, tmp_path: Path) -> None:
+def test_key_server_dies_and_returns(
+    troubled: Troubled, topology: Topology, small: Web, tmp_path: Path
+) -> None:
     """It is away for the intake of the next iteration; maintenance fills what it missed."""
     server = topology.keys[1]
     server.kill()
     before = sum(visit.round <= 2 for visit in small.truth.visits.values())
-    troubled.crawl.wait("the third iteration is fetching", lambda: troubled.crawl.answered() > before)
+    troubled.crawl.wait(
+        "the third iteration is fetching", lambda: troubled.crawl.answered() > before
+    )
     server.start()
     troubled.crawl.succeed()
     troubled.crawl.check(small, tmp_path)
@@ -370,7 +403,9 @@ def test_key_server_dies_and_returns(troubled: Troubled, topology: Topology, sma
         assert check(keys).ok
 
 
-def test_edge_worker_is_killed(troubled: Troubled, topology: Topology, small: Web, tmp_path: Path) -> None:
+def test_edge_worker_is_killed(
+    troubled: Troubled, topology: Topology, small: Web, tmp_path: Path
+) -> None:
     """With all its children, at once; it is started again, and Airflow gives it the task once more."""
     assert topology.kill_worker(troubled.node) >= 3, "the worker, its task, and what fetches"
     topology.start_worker(troubled.node)

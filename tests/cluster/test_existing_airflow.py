@@ -79,14 +79,22 @@ class Environment:
     def run(self, *command: str, **more: str) -> str:
         """Run a command in the folder; returns what it printed."""
         done = subprocess.run(
-            command, cwd=self.folder, env=self.variables | more, capture_output=True, text=True, timeout=600
+            command,
+            cwd=self.folder,
+            env=self.variables | more,
+            capture_output=True,
+            text=True,
+            timeout=600,
         )
         assert done.returncode == 0, f"{command}: {done.stdout[-3000:]} {done.stderr[-3000:]}"
         return done.stdout
 
     def versions(self) -> dict[str, str]:
         """What is installed."""
-        return {one["name"]: one["version"] for one in json.loads(self.run(*UV, "list", "--format", "json"))}
+        return {
+            one["name"]: one["version"]
+            for one in json.loads(self.run(*UV, "list", "--format", "json"))
+        }
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +103,11 @@ def constraints(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if named := os.environ.get("KRAKE_AIRFLOW_CONSTRAINTS"):
         return Path(named)
     path = tmp_path_factory.mktemp("constraints") / "constraints-3.11.txt"
-    path.write_text("\n".join(re.findall(r"^[\w.-]+==\S+", (PROJECT / "requirements.lock").read_text(), re.MULTILINE)))
+    path.write_text(
+        "\n".join(
+            re.findall(r"^[\w.-]+==\S+", (PROJECT / "requirements.lock").read_text(), re.MULTILINE)
+        )
+    )
     return path
 
 
@@ -159,7 +171,9 @@ def web() -> Iterator[Serving]:
 
 def test_the_dags_of_both_are_there_and_only_the_config_was_named(added: Environment) -> None:
     config = added.folder / "crawls" / "news" / "news.yml"
-    printed = added.run("airflow", "dags", "list", "--local", "-o", "json", KRAKE_CONFIG_PATH=str(config))
+    printed = added.run(
+        "airflow", "dags", "list", "--local", "-o", "json", KRAKE_CONFIG_PATH=str(config)
+    )
     found = json.loads(printed.strip().splitlines()[-1])  # a warning comes before
     assert {dag["dag_id"] for dag in found} == {"own", "news_crawl", "news_process"}
     assert not [name for name in added.variables if name.startswith(("PYTHON", "KRAKE"))]
@@ -167,13 +181,17 @@ def test_the_dags_of_both_are_there_and_only_the_config_was_named(added: Environ
 
 def test_the_wheel_is_the_same_krake_as_the_checkout(added: Environment) -> None:
     """So machines of one crawl may have either."""
-    printed = added.run("python", "-c", "from crawl_lib.version import code_digest; print(code_digest())")
+    printed = added.run(
+        "python", "-c", "from crawl_lib.version import code_digest; print(code_digest())"
+    )
     assert printed.strip() == code_digest()
     installed = added.run("python", "-c", "import crawl_lib; print(crawl_lib.__file__)")
     assert str(added.folder) in installed
 
 
-def test_a_crawl_there_equals_one_of_the_checkout(added: Environment, web: Serving, tmp_path: Path) -> None:
+def test_a_crawl_there_equals_one_of_the_checkout(
+    added: Environment, web: Serving, tmp_path: Path
+) -> None:
     file = added.folder / "crawls" / "news" / "news.yml"
     mapping: dict[str, Any] = yaml.safe_load(file.read_text())
     mapping["fetch"] |= {"allow_networks": ["127.0.0.0/8"], "host_delay_s": 0.0, "ip_delay_s": 0.0}

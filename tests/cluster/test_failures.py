@@ -46,7 +46,9 @@ def test_fail_over_in_the_middle_of_a_write(pair, open_in):
     storage = open_in(pair)
     write_with(storage, "big", EARLY, pair.fail_over)
     assert storage.stat("big").size_bytes == PIECES * MB
-    assert storage._hdfs.namenodes[0] == pair.url("nn2")  # the one that answered is asked first from now on
+    assert storage._hdfs.namenodes[0] == pair.url(
+        "nn2"
+    )  # the one that answered is asked first from now on
     storage.rename("big", "d/renamed")
     read_with(storage, "d/renamed", EARLY, lambda: None)
 
@@ -67,7 +69,12 @@ def test_requests_wait_while_no_namenode_is_active(pair, open_in):
     pair.kill("nn1")
     with pytest.raises(StorageError) as caught:
         HdfsStorage.open(storage.name, DfsConfig(wait_s=0.5))
-    for text in (pair.url("nn1")[7:], "Connection refused", pair.url("nn2")[7:], "StandbyException"):
+    for text in (
+        pair.url("nn1")[7:],
+        "Connection refused",
+        pair.url("nn2")[7:],
+        "StandbyException",
+    ):
         assert text in str(caught.value)
     with ThreadPoolExecutor(1) as other:
         renamed = other.submit(storage.rename, "a", "b")
@@ -94,7 +101,9 @@ def upload_with(storage: HdfsStorage, local, happens) -> None:
     local.write_bytes(PIECE * PIECES)
     with ThreadPoolExecutor(1) as other:
         uploaded = other.submit(storage.upload, local, "big")
-        while not uploaded.done() and not any(entry.name.startswith(".big") for entry in storage.list("")):
+        while not uploaded.done() and not any(
+            entry.name.startswith(".big") for entry in storage.list("")
+        ):
             pass
         happens()
         uploaded.result(LIMIT_S)

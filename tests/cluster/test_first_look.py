@@ -32,17 +32,23 @@ def test_the_newest_iterations_are_shown_first_and_the_page_says_that_others_fol
     config = make_config(tmp_path, nodes=2, crawl={"max_iterations": ITERATIONS})
     stores = open_stores(config)
     for number in range(1, ITERATIONS + 1):
-        folder = start_iteration(stores, run_id="r", iteration=number, clock=lambda number=number: 1e6 + number).folder
+        folder = start_iteration(
+            stores, run_id="r", iteration=number, clock=lambda number=number: 1e6 + number
+        ).folder
         for node in config.servers:
             lay_segment(stores, folder, node, pages=number)
         commit_iteration(stores, run_id="r", iteration=number)
-    far = dataclasses.replace(config, dfs_primary=f"{hdfs.address}/krake/looks", dfs=DfsConfig(wait_s=30.0))
+    far = dataclasses.replace(
+        config, dfs_primary=f"{hdfs.address}/krake/looks", dfs=DfsConfig(wait_s=30.0)
+    )
     storage = open_storage(far)
     copy_of(LocalStorage.open(Path(config.dfs_primary)), config.crawl.directory, storage)
 
     sent, send = list[str](), requests.Session.send
 
-    def counted(session: requests.Session, request: requests.PreparedRequest, **options: Any) -> requests.Response:
+    def counted(
+        session: requests.Session, request: requests.PreparedRequest, **options: Any
+    ) -> requests.Response:
         sent.append(str(request.url))
         return send(session, request, **options)
 
@@ -57,7 +63,9 @@ def test_the_newest_iterations_are_shown_first_and_the_page_says_that_others_fol
     assert [entry["counts"]["urls"] for entry in iterations] == [
         2 * number for number in range(ITERATIONS - 39, ITERATIONS + 1)
     ]
-    status = CrawlReader(far, Secrets(), elsewhere=lambda *_: {}, ask_keys=lambda *_: []).status(read_s=0)
+    status = CrawlReader(far, Secrets(), elsewhere=lambda *_: {}, ask_keys=lambda *_: []).status(
+        read_s=0
+    )
     assert status["unread"] == ITERATIONS - 1, "one is read in any case"
     assert f"{status['unread']} older iterations are being read" in _known(status)
 

@@ -40,7 +40,9 @@ LATER = [
 
 def grown(place: Path, *, spark: bool) -> list[Any]:
     """The tables of an index that grew from another one, what answers find in it, and the table of terms."""
-    made = Made.below(place, urls={"scope": "any"}, linkrank={"within_host": True, "within_domain": True})
+    made = Made.below(
+        place, urls={"scope": "any"}, linkrank={"within_host": True, "within_domain": True}
+    )
     made.crawl(*CAPTURES)
     made.update()
     made.crawl(*LATER)
@@ -53,13 +55,25 @@ def grown(place: Path, *, spark: bool) -> list[Any]:
     assert not version.manifest["is_anew"]
     searched = search_terms(made.stores, ["walrus octopus hotels"])
     found = pages_of(made.stores, "walrus OR ocelots")
-    return [*tables_of(made, version), version.manifest["pages"], found, terms.manifest["parts"], searched]
+    return [
+        *tables_of(made, version),
+        version.manifest["pages"],
+        found,
+        terms.manifest["parts"],
+        searched,
+    ]
 
 
 def tables_of(made: Made, version: Version) -> list[Any]:
     """The digests of an index version's tables, and the counts of its manifest."""
-    digests = [sha256((made.folder(version) / name).read_bytes()).hexdigest() for name in (PAGES_FILE, LEFT_OUT_FILE)]
-    return [*digests, *(version.manifest[name] for name in ("added", "removed", "deleted", "left_out", "boosts"))]
+    digests = [
+        sha256((made.folder(version) / name).read_bytes()).hexdigest()
+        for name in (PAGES_FILE, LEFT_OUT_FILE)
+    ]
+    return [
+        *digests,
+        *(version.manifest[name] for name in ("added", "removed", "deleted", "left_out", "boosts")),
+    ]
 
 
 def pages_of(stores: Stores, query: str) -> list[str]:
@@ -69,7 +83,9 @@ def pages_of(stores: Stores, query: str) -> list[str]:
 
 @pytest.mark.usefixtures("warm")
 def test_an_index_and_terms_by_spark_are_those_of_duckdb(tmp_path: Path) -> None:
-    by_spark, by_duckdb = (grown(tmp_path / name, spark=name == "spark") for name in ("spark", "duckdb"))
+    by_spark, by_duckdb = (
+        grown(tmp_path / name, spark=name == "spark") for name in ("spark", "duckdb")
+    )
     assert by_spark == by_duckdb
 
 
@@ -80,7 +96,9 @@ def test_with_a_crawldb_an_index_by_spark_is_that_of_duckdb(tmp_path: Path) -> N
     assert tables_of(by_spark, by_spark.update()) == tables_of(by_duckdb, by_duckdb.update())
 
 
-def crawl_on(on_hdfs: Callable[[CrawlMaker], Config], maker: CrawlMaker, place: Path, *captures: Any) -> Config:
+def crawl_on(
+    on_hdfs: Callable[[CrawlMaker], Config], maker: CrawlMaker, place: Path, *captures: Any
+) -> Config:
     """A config of a crawl on HDFS with these pages."""
     maker.segment("1", "node-0", captures)
     config = on_hdfs(maker)
@@ -101,7 +119,9 @@ def test_on_hdfs_an_index_is_made_searched_purged_and_killed(
     stores = open_stores(config)
     assert run_forked(killed, config, "index.uploaded") == -9
     first = update_index(stores, now=NOW)
-    assert [entry.name for entry in stores.storage.list(Versions(stores, INDEX).folder)] == [str(first.number)]
+    assert [entry.name for entry in stores.storage.list(Versions(stores, INDEX).folder)] == [
+        str(first.number)
+    ]
     require_copy(stores, first, copies)
     assert pages_of(stores, "walrus tusks") == [a("plain")]
     assert searched_terms(stores, "walrus tusks")[0]["url"] == a("plain")
@@ -111,7 +131,9 @@ def test_on_hdfs_an_index_is_made_searched_purged_and_killed(
     assert pages_of(stores, "walrus tusks") == []
     third = update_index(stores, now=NOW, purge=True)
     require_copy(stores, third, copies)
-    assert [entry.name for entry in stores.storage.list(Versions(stores, INDEX).folder)] == [str(third.number)]
+    assert [entry.name for entry in stores.storage.list(Versions(stores, INDEX).folder)] == [
+        str(third.number)
+    ]
 
 
 def searched_terms(stores: Stores, words: str) -> list[dict[str, Any]]:
@@ -122,7 +144,10 @@ def searched_terms(stores: Stores, words: str) -> list[dict[str, Any]]:
 def require_copy(stores: Stores, version: Version, copies: Path) -> None:
     """This machine has a copy of the version, and nothing else."""
     assert [file.name for file in copies.iterdir()] == [str(version.number)]
-    digests = {file.name: sha256(file.read_bytes()).hexdigest() for file in (copies / str(version.number)).iterdir()}
+    digests = {
+        file.name: sha256(file.read_bytes()).hexdigest()
+        for file in (copies / str(version.number)).iterdir()
+    }
     assert digests == {part["name"]: part["sha256"] for part in version.manifest["parts"]}
     assert Versions(stores, INDEX).check(full=True) == []
 
@@ -136,7 +161,11 @@ def test_spark_reads_and_writes_the_tables_of_an_index_on_hdfs(
     stores = open_stores(with_spark(config, dfs_url=spark_url(hdfs, config)))
     version = update_index(stores, now=NOW, purge=True)
     parts = [
-        {part["name"]: part["sha256"] for part in one.manifest["parts"] if part["name"].endswith(".parquet")}
+        {
+            part["name"]: part["sha256"]
+            for part in one.manifest["parts"]
+            if part["name"].endswith(".parquet")
+        }
         for one in (expected, version)
     ]
     assert parts[0] == parts[1]

@@ -51,7 +51,10 @@ from tests.export.crawls import CrawlMaker
 COOKIE_S = 2
 RUN_LIMIT_S = 1200
 LIMIT_S = 300  # for what comes with time on a loaded machine
-AUTHENTICATION, PRINCIPAL = r"hadoop\.security\.authentication", r"dfs\.namenode\.kerberos\.principal"
+AUTHENTICATION, PRINCIPAL = (
+    r"hadoop\.security\.authentication",
+    r"dfs\.namenode\.kerberos\.principal",
+)
 TO_DO = r"get a ticket by kinit, or name in KRB5CCNAME .*, or in KRB5_CLIENT_KTNAME a keytab"
 
 
@@ -93,7 +96,9 @@ def ticket(kdc: Kdc, secured: SecureHdfs, cache: Path) -> Path:
 def config(secured: SecureHdfs) -> DfsConfig:
     """What an operator writes into the section `dfs`."""
     ca_file = str(secured.authority.ca_file)
-    return DfsConfig(security="kerberos", ca_file=ca_file, connect_timeout_s=20.0, timeout_s=60.0, wait_s=240.0)
+    return DfsConfig(
+        security="kerberos", ca_file=ca_file, connect_timeout_s=20.0, timeout_s=60.0, wait_s=240.0
+    )
 
 
 @pytest.fixture
@@ -110,7 +115,9 @@ def exchanges(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(
         Negotiate,
         "_exchanged",
-        lambda auth, request, host, send: shown.append(host) or exchanged(auth, request, host, send),
+        lambda auth, request, host, send: (
+            shown.append(host) or exchanged(auth, request, host, send)
+        ),
     )
     return shown
 
@@ -129,7 +136,9 @@ class TestSecuredHdfs(StorageContract):
 
 
 @pytest.fixture(scope="module")
-def gateway(secured: SecureHdfs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureHttpFs]:
+def gateway(
+    secured: SecureHdfs, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SecureHttpFs]:
     with SecureHttpFs(secured, tmp_path_factory.mktemp("gateway") / "run") as running:
         yield running
 
@@ -139,7 +148,9 @@ class TestSecuredHttpFs(StorageContract):
 
     @pytest.fixture
     def storage(self, gateway, ticket, config):
-        return HdfsStorage.open(f"{gateway.url}/krake/{uuid.uuid4().hex}", dataclasses.replace(config, ca_file=None))
+        return HdfsStorage.open(
+            f"{gateway.url}/krake/{uuid.uuid4().hex}", dataclasses.replace(config, ca_file=None)
+        )
 
     def test_files_are_those_of_the_tickets_user(self, storage):
         storage.write_bytes("f", b"1")
@@ -152,7 +163,9 @@ class TestSecuredHttpFs(StorageContract):
             HdfsStorage.open(f"{gateway.url}/krake/x", DfsConfig())
 
 
-def test_a_ticket_is_shown_once_and_again_when_the_cookie_has_run_out(ticket, address, config, exchanges):
+def test_a_ticket_is_shown_once_and_again_when_the_cookie_has_run_out(
+    ticket, address, config, exchanges
+):
     storage = HdfsStorage.open(address, config)
     asked = 0
 
@@ -212,7 +225,12 @@ def test_a_run_of_the_dag(secured, cache, kdc, config, airflow_database, tmp_pat
     """Two nodes, all tasks, while tickets and cookies run out. Airflow's connection says where HDFS is, and whom to
     trust; the config only that it asks for Kerberos, and the root path."""
     extra = {"use_ssl": True, "verify": str(secured.authority.ca_file)}
-    connection = {"conn_type": "webhdfs", "host": "127.0.0.1", "port": secured.http["nn1"], "extra": extra}
+    connection = {
+        "conn_type": "webhdfs",
+        "host": "127.0.0.1",
+        "port": secured.http["nn1"],
+        "extra": extra,
+    }
     monkeypatch.setenv("AIRFLOW_CONN_KRAKE_DFS", json.dumps(connection))
     monkeypatch.setenv("KRAKE_AIRFLOW_HOME", str(airflow_database(tmp_path / "home")))
     monkeypatch.setenv("PYTHONPATH", f"{PROJECT / 'plugins'}{os.pathsep}{PROJECT}")
@@ -222,7 +240,15 @@ def test_a_run_of_the_dag(secured, cache, kdc, config, airflow_database, tmp_pat
     path = write_config(far, tmp_path)
     with Serving(WEB) as serving:
         arguments = ["--seeds", " ".join(serving.seeds), "--iterations", str(ITERATIONS)]
-        command = [sys.executable, "-m", "krake_airflow", "crawl", "--config", str(path), *arguments]
+        command = [
+            sys.executable,
+            "-m",
+            "krake_airflow",
+            "crawl",
+            "--config",
+            str(path),
+            *arguments,
+        ]
         begun = time.monotonic()
         with renewed(kdc, cache):
             done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_LIMIT_S)
@@ -258,9 +284,13 @@ def test_spark_reads_a_secured_hdfs(ticket, secured, address, config, tmp_path, 
         all_stages(storage, on_spark, maker, "spark")
         assert_same_bytes(storage, "duckdb", "spark")
         jvm = running._session.sparkContext._jvm
-        jvm.org.apache.hadoop.security.UserGroupInformation.setConfiguration(jvm.org.apache.hadoop.conf.Configuration())
+        jvm.org.apache.hadoop.security.UserGroupInformation.setConfiguration(
+            jvm.org.apache.hadoop.conf.Configuration()
+        )
         check_kerberos(jvm, address)
-        jvm.org.apache.spark.deploy.SparkHadoopUtil.get().conf().unset("dfs.namenode.kerberos.principal")
+        jvm.org.apache.spark.deploy.SparkHadoopUtil.get().conf().unset(
+            "dfs.namenode.kerberos.principal"
+        )
         without = jvm.org.apache.hadoop.conf.Configuration(False)
         jvm.org.apache.hadoop.security.UserGroupInformation.setConfiguration(without)
         told = rf"spark\.dfs_url: https://127.*{AUTHENTICATION} and no {PRINCIPAL}: set HADOOP_CONF_DIR to the folder"
@@ -271,7 +301,9 @@ def test_spark_reads_a_secured_hdfs(ticket, secured, address, config, tmp_path, 
 def tokens(secured: SecureHdfs) -> int:
     """How many the namenode keeps."""
     query = "Hadoop:service=NameNode,name=FSNamesystemState"
-    [state] = secured.session.get(f"{secured.url('nn1')}/jmx?qry={query}", timeout=60).json()["beans"]
+    [state] = secured.session.get(f"{secured.url('nn1')}/jmx?qry={query}", timeout=60).json()[
+        "beans"
+    ]
     return int(state["CurrentTokensCount"])
 
 
@@ -284,7 +316,9 @@ def test_a_session_has_one_token_for_all_its_files(ticket, secured, address, con
         assert storage.read_bytes(f"f{number}") == b"1"
     assert tokens(secured) == before + 1
     token = storage._hdfs.token()["delegation"]
-    storage._hdfs._token = {"delegation": token[:20] + ("A" if token[20] != "A" else "B") + token[21:]}
+    storage._hdfs._token = {
+        "delegation": token[:20] + ("A" if token[20] != "A" else "B") + token[21:]
+    }
     assert storage.read_bytes("f0") == b"1"
     assert storage._hdfs.token()["delegation"] != token
 
@@ -304,7 +338,9 @@ def test_many_files_at_once_share_no_exchange(ticket, address, config):
 
 
 def test_no_ticket_is_told_at_once(secured, cache, address, config):
-    with pytest.raises(StorageAccessError, match=rf"127.0.0.1.*No Kerberos credentials available.*{cache}.*{TO_DO}"):
+    with pytest.raises(
+        StorageAccessError, match=rf"127.0.0.1.*No Kerberos credentials available.*{cache}.*{TO_DO}"
+    ):
         HdfsStorage.open(address, dataclasses.replace(config, wait_s=3600.0))
 
 
@@ -338,7 +374,11 @@ def test_airflow_renews_the_ticket(secured, cache, address, config, kdc, tmp_pat
         "AIRFLOW__KERBEROS__INCLUDE_IP": "False",  # else a ticket is good from the machine's own addresses only
     }
     done = subprocess.run(
-        [sys.executable, "-c", RENEW_ONCE], env=os.environ | options, capture_output=True, text=True, timeout=LIMIT_S
+        [sys.executable, "-c", RENEW_ONCE],
+        env=os.environ | options,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     storage = HdfsStorage.open(address, config)
@@ -362,7 +402,9 @@ class Impatient:
 
 def storage_that_waits(address: str, config: DfsConfig, waits: Callable[[], object]) -> HdfsStorage:
     clock = Impatient(waits)
-    return HdfsStorage(WebHdfs(parse_address(address), config, sleep=clock.sleep, clock=clock.clock))
+    return HdfsStorage(
+        WebHdfs(parse_address(address), config, sleep=clock.sleep, clock=clock.clock)
+    )
 
 
 def test_a_ticket_that_ends_in_the_middle_is_waited_for(secured, kdc, ticket, address, config):
@@ -382,7 +424,9 @@ def test_a_ticket_that_ends_in_the_middle_is_waited_for(secured, kdc, ticket, ad
     assert storage.read_bytes("d/f") == b"1"
 
 
-def test_a_ticket_that_has_ended_is_a_clear_error_after_the_wait(secured, kdc, ticket, address, config):
+def test_a_ticket_that_has_ended_is_a_clear_error_after_the_wait(
+    secured, kdc, ticket, address, config
+):
     waits = []
     storage = storage_that_waits(address, config, lambda: waits.append(1))
     storage.make_dirs("d")
@@ -410,39 +454,56 @@ def test_a_kdc_that_is_down_is_waited_for(secured, kdc, ticket, address, config)
             kdc.start()
 
 
-def test_a_ticket_of_another_realm_is_told(secured, address, config, cache, kdc, tmp_path, monkeypatch):
+def test_a_ticket_of_another_realm_is_told(
+    secured, address, config, cache, kdc, tmp_path, monkeypatch
+):
     with Kdc(tmp_path / "other", realm="OTHER.TEST") as other:
         for name, value in other.environment.items():
             monkeypatch.setenv(name, value)
         other.keytab("krake")
         other.ticket("krake", cache)
-        with pytest.raises(StorageAccessError, match=r"HTTP@127.0.0.1: Server .*not found in Kerberos database"):
+        with pytest.raises(
+            StorageAccessError, match=r"HTTP@127.0.0.1: Server .*not found in Kerberos database"
+        ):
             HdfsStorage.open(address, config)
 
 
 def test_a_ticket_of_a_user_without_rights_is_told(secured, address, config, cache, kdc):
     kdc.keytab("stranger")
     kdc.ticket("stranger", cache)
-    with pytest.raises(StorageAccessError, match=r"no permission: .*user=stranger.*let the ticket's user own /krake/"):
+    with pytest.raises(
+        StorageAccessError,
+        match=r"no permission: .*user=stranger.*let the ticket's user own /krake/",
+    ):
         HdfsStorage.open(address, config)
 
 
 def test_who_shows_no_ticket_is_told_of_kerberos(ticket, address, config):
-    with pytest.raises(StorageAccessError, match=rf"127.0.0.1.*set dfs.security: kerberos and {TO_DO}"):
+    with pytest.raises(
+        StorageAccessError, match=rf"127.0.0.1.*set dfs.security: kerberos and {TO_DO}"
+    ):
         HdfsStorage.open(address, dataclasses.replace(config, security="simple"))
 
 
 @pytest.mark.parametrize("security", ["simple", "kerberos"])
-def test_a_certificate_of_an_unknown_authority_is_refused(ticket, secured, address, config, tmp_path, security):
+def test_a_certificate_of_an_unknown_authority_is_refused(
+    ticket, secured, address, config, tmp_path, security
+):
     strangers = Authority(tmp_path / "ca", "somebody else")
-    config = dataclasses.replace(config, security=security, ca_file=str(strangers.ca_file), wait_s=3600.0)
+    config = dataclasses.replace(
+        config, security=security, ca_file=str(strangers.ca_file), wait_s=3600.0
+    )
     server = f"127.0.0.1:{secured.http['nn1']}"
-    with pytest.raises(StorageAccessError, match=rf"{server}: certificate: .*verify failed.*; dfs.ca_file names"):
+    with pytest.raises(
+        StorageAccessError, match=rf"{server}: certificate: .*verify failed.*; dfs.ca_file names"
+    ):
         HdfsStorage.open(address, config)
 
 
 def test_a_certificate_for_another_name_is_refused(ticket, secured, address, config):
-    with pytest.raises(StorageAccessError, match=r"localhost:\d+: certificate: .*mismatch.*dfs.ca_file"):
+    with pytest.raises(
+        StorageAccessError, match=r"localhost:\d+: certificate: .*mismatch.*dfs.ca_file"
+    ):
         HdfsStorage.open(address.replace("127.0.0.1", "localhost"), config)
 
 
@@ -456,7 +517,9 @@ def test_the_token_for_a_datanode_stays_out_of_errors(ticket, secured, address, 
     secured.kill("dn")
     try:
         with pytest.raises(StorageError) as caught:
-            storage._hdfs.persist("cannot be read", "f", lambda: Datanodes(storage._hdfs).exchange(location))
+            storage._hdfs.persist(
+                "cannot be read", "f", lambda: Datanodes(storage._hdfs).exchange(location)
+            )
         assert token not in "".join(traceback.format_exception(caught.value))
     finally:
         secured.start("dn")
@@ -503,9 +566,13 @@ def test_a_server_that_cannot_prove_itself_is_not_believed(ticket):
         thread.start()
         try:
             with pytest.raises(
-                StorageAccessError, match=rf"127.0.0.1:{server.server_port}: Kerberos for HTTP@127.0.0.1"
+                StorageAccessError,
+                match=rf"127.0.0.1:{server.server_port}: Kerberos for HTTP@127.0.0.1",
             ):
-                HdfsStorage.open(f"http://127.0.0.1:{server.server_port}", DfsConfig(security="kerberos", wait_s=0.0))
+                HdfsStorage.open(
+                    f"http://127.0.0.1:{server.server_port}",
+                    DfsConfig(security="kerberos", wait_s=0.0),
+                )
         finally:
             server.shutdown()
             thread.join()

@@ -49,7 +49,9 @@ class Troubled:
         stages.inject(open_stores(self.config), run_id="run-1", seeds=seeds)
         for number in range(1, MOST_ITERATIONS):
             if number == RETURNS_BEFORE:
-                assert self.died, "no page was fetched in the iteration in which the server should die"
+                assert self.died, (
+                    "no page was fetched in the iteration in which the server should die"
+                )
                 self.comes_back(self.victim, self.config.key_storage.database)
             if self._iteration(number)["taken"] == 0:
                 break
@@ -74,7 +76,10 @@ class Troubled:
                     self.victim.kill()
 
         stages.crawl_node(
-            open_stores(self.config, on_progress=on_progress), run_id="run-1", iteration=number, node=node
+            open_stores(self.config, on_progress=on_progress),
+            run_id="run-1",
+            iteration=number,
+            node=node,
         )
 
 
@@ -115,17 +120,26 @@ def maintain(config: Config) -> list[dict[str, Any]]:
     """A task per server, all at the same time, as in the DAG."""
     servers = config.key_storage.servers
     with ThreadPoolExecutor(len(servers)) as pool:
-        return list(pool.map(lambda server: stages.maintain_keys(open_stores(config), server=server), servers))
+        return list(
+            pool.map(
+                lambda server: stages.maintain_keys(open_stores(config), server=server), servers
+            )
+        )
 
 
 def expected_rows(result: Result, place: int) -> dict[bytes, KeyState]:
     """What the key server at a place should hold: its share of the visited URLs, by how each ended."""
-    states = {key_of(url): KEY_STATE_OF_OUTCOME[Outcome(outcome)] for url, outcome in result.outcomes().items()}
+    states = {
+        key_of(url): KEY_STATE_OF_OUTCOME[Outcome(outcome)]
+        for url, outcome in result.outcomes().items()
+    }
     return {key: state for key, state in states.items() if place in replicas(key, 3, 2)}
 
 
 @pytest.fixture
-def servers(three_mariadbs: list[MariaDb], monkeypatch: pytest.MonkeyPatch) -> Iterator[list[MariaDb]]:
+def servers(
+    three_mariadbs: list[MariaDb], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[list[MariaDb]]:
     monkeypatch.setenv(PASSWORD_VARIABLE, PASSWORD)
     yield three_mariadbs
     for server in three_mariadbs:
@@ -139,10 +153,17 @@ def servers(three_mariadbs: list[MariaDb], monkeypatch: pytest.MonkeyPatch) -> I
     ids=lambda given: given.__name__,
 )
 def test_a_crawl_outlives_a_key_server(
-    servers: list[MariaDb], tmp_path: Path, comes_back: Callable[..., None], set_up: Callable[..., None]
+    servers: list[MariaDb],
+    tmp_path: Path,
+    comes_back: Callable[..., None],
+    set_up: Callable[..., None],
 ) -> None:
     """No URL is lost and none is fetched twice; maintenance finds what the server lacks, and fills it."""
-    keys = {"servers": [server.server for server in servers], "replication": 2, "database": servers[0].new_database()}
+    keys = {
+        "servers": [server.server for server in servers],
+        "replication": 2,
+        "database": servers[0].new_database(),
+    }
     fetch = {"host_delay_s": 0.02, "max_redirects": MAX_REDIRECTS}
     with Serving(WEB) as serving:
         config = make_config(tmp_path, nodes=2, key_storage=keys, fetch=fetch)
@@ -157,20 +178,32 @@ def test_a_crawl_outlives_a_key_server(
     check_counts(result)
     victim = servers[VICTIM].server
     missed = [manifest["intake"]["missed"] for manifest in result.manifests()]
-    assert {name for counts in missed for name in counts} == {victim}, "what it missed is in the manifests"
+    assert {name for counts in missed for name in counts} == {victim}, (
+        "what it missed is in the manifests"
+    )
     with open_key_store(config.key_storage, PASSWORD) as store:
         found = check(store)
         assert not found.ok
         assert set(found.missing) | set(found.behind) | set(found.failed) == {victim}
         reports = maintain(config)
         assert all(report["ok"] for report in reports)
-        assert sum(sum(report["missing"].values()) + sum(report["behind"].values()) for report in reports) > 0
-        assert {name for report in reports for name in [*report["missing"], *report["behind"], *report["created"]]} == {
-            victim
-        }
+        assert (
+            sum(
+                sum(report["missing"].values()) + sum(report["behind"].values())
+                for report in reports
+            )
+            > 0
+        )
+        assert {
+            name
+            for report in reports
+            for name in [*report["missing"], *report["behind"], *report["created"]]
+        } == {victim}
         assert check(store).ok
         for place, server in enumerate(store.servers):
             assert dict(server.scan(bytes(20), b"\xff" * 20)) == expected_rows(result, place)
     again = maintain(config)
     assert all(report["ok"] and not report["missing"] and not report["created"] for report in again)
-    assert [report["servers"][0]["total"] for report in again] == [len(expected_rows(result, n)) for n in range(3)]
+    assert [report["servers"][0]["total"] for report in again] == [
+        len(expected_rows(result, n)) for n in range(3)
+    ]

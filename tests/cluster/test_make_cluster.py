@@ -43,10 +43,25 @@ def start(directory: Path) -> Iterator[Start]:
     with ExitStack() as ends:
 
         def started(*arguments: str) -> subprocess.Popen[str]:
-            command = [sys.executable, "-m", "tests.cluster.run", *arguments, "--directory", str(directory)]
-            variables = {**os.environ, "PYTHONPATH": str(PROJECT / "plugins")}  # as the Makefile sets it
+            command = [
+                sys.executable,
+                "-m",
+                "tests.cluster.run",
+                *arguments,
+                "--directory",
+                str(directory),
+            ]
+            variables = {
+                **os.environ,
+                "PYTHONPATH": str(PROJECT / "plugins"),
+            }  # as the Makefile sets it
             process = subprocess.Popen(
-                command, cwd=PROJECT, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+                command,
+                cwd=PROJECT,
+                env=variables,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
             )
             ends.callback(end, process)
             return process
@@ -126,7 +141,9 @@ def lives(server: psutil.Process) -> bool:
         return False
 
 
-def test_killed_without_warning_started_again_crawled_and_stopped(jars: None, start: Start, tmp_path: Path) -> None:
+def test_killed_without_warning_started_again_crawled_and_stopped(
+    jars: None, start: Start, tmp_path: Path
+) -> None:
     if missing := why_not():
         pytest.fail(f"the cluster cannot run: {missing}")
     config = {
@@ -134,7 +151,12 @@ def test_killed_without_warning_started_again_crawled_and_stopped(jars: None, st
         "dfs_primary": "ignored",
         "crawl": {"max_iterations": MOST_ITERATIONS},
         "urls": {"scope": "hosts"},
-        "fetch": {"host_delay_s": 0.0, "ip_delay_s": 0.0, "processes": 1, "allow_networks": ["127.0.0.0/8"]},
+        "fetch": {
+            "host_delay_s": 0.0,
+            "ip_delay_s": 0.0,
+            "processes": 1,
+            "allow_networks": ["127.0.0.0/8"],
+        },
     }
     (tmp_path / "config.yml").write_text(yaml.safe_dump(config))
     options = ["--config", str(tmp_path / "config.yml")]

@@ -38,7 +38,9 @@ UNTRIED = (Outcome.HOST_GAVE_UP, Outcome.ROBOTS_UNREACHABLE)
 
 
 def test_two_runs_after_a_cut_reach_the_truth(tmp_path: Path) -> None:
-    config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.1, "time_limit_s": 2.0}, retry={"max": 4})
+    config = make_config(
+        tmp_path, nodes=1, fetch={"host_delay_s": 0.1, "time_limit_s": 2.0}, retry={"max": 4}
+    )
     truth, log = apart(lambda: crawl(config, tmp_path))
     result = Result(config)
     assert result.outcomes() == {url: str(outcome) for url, outcome in truth.outcomes().items()}
@@ -59,7 +61,9 @@ def crawl(config: Config, directory: Path) -> tuple[Truth, RequestLog]:
     with Serving(WEB) as web:
         truth = web.truth()
         for number, later_s in enumerate(LATER_S):
-            python = python_of(directory / f"python-{number}", f"import tests.pythons as p; p.be_late({later_s})")
+            python = python_of(
+                directory / f"python-{number}", f"import tests.pythons as p; p.be_late({later_s})"
+            )
             run(python, file, "inject", "\n".join(web.seeds), "--run-id", f"run-{number}").wait()
             words = ("crawl", "--run-id", f"run-{number}", "--iterations", str(ITERATIONS))
             process = run(python, file, *words)

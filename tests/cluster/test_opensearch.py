@@ -54,7 +54,12 @@ def pages(web: Web) -> list[IndexedPage]:
 
 
 @pytest.fixture(scope="module")
-def pushed(cluster: OpenSearch, web: Web, pages: list[IndexedPage], tmp_path_factory: pytest.TempPathFactory) -> Stores:
+def pushed(
+    cluster: OpenSearch,
+    web: Web,
+    pages: list[IndexedPage],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Stores:
     """A crawl whose pages were pushed."""
     stores = stores_below(tmp_path_factory.mktemp("docs"), cluster.url, index="docs")
     seal_pages(stores, pages, boosts=web.boosts(), languages=LANGUAGES)
@@ -77,9 +82,13 @@ def test_the_documented_query_finds_about_the_pages_that_krake_finds(
     entries = [entry.text for docs in PACKAGES[:2] for entry in read_entries(docs)]
     index, common = IndexVersions(pushed).open(1), []
     for text in entries[:: len(entries) // QUERIES][:QUERIES]:
-        answer = cluster.ask("POST", "/docs/_search?search_type=dfs_query_then_fetch", documented_query(text))
+        answer = cluster.ask(
+            "POST", "/docs/_search?search_type=dfs_query_then_fetch", documented_query(text)
+        )
         theirs = {hit["_id"] for hit in answer["hits"]["hits"]}
-        common.append(len(theirs & {one.fact.key.hex() for one in ranked(index, text, Sites({}))[:10]}))
+        common.append(
+            len(theirs & {one.fact.key.hex() for one in ranked(index, text, Sites({}))[:10]})
+        )
     assert median(common) >= 5
 
 
@@ -105,7 +114,9 @@ def some_pages(stores: Stores, pages: list[IndexedPage]) -> int:
     return len(pages[:SOME])
 
 
-def test_an_emptied_cluster_is_filled_again(cluster: OpenSearch, pages: list[IndexedPage], tmp_path: Path) -> None:
+def test_an_emptied_cluster_is_filled_again(
+    cluster: OpenSearch, pages: list[IndexedPage], tmp_path: Path
+) -> None:
     stores = stores_below(tmp_path, cluster.url, index="some")
     count = some_pages(stores, pages)
     index = push_index(stores)["index"]
@@ -118,7 +129,9 @@ def test_two_nodes_of_which_one_dies_in_the_middle(
     cluster: OpenSearch, pages: list[IndexedPage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The push waits or fails clearly, and ends well when it is repeated."""
-    stores = stores_below(tmp_path, cluster.url, index="shaken", batch_bytes=1 << 18, timeout_s=30.0)
+    stores = stores_below(
+        tmp_path, cluster.url, index="shaken", batch_bytes=1 << 18, timeout_s=30.0
+    )
     count, batches = some_pages(stores, pages), 0
 
     def killing(flush: Callable[[Bulk], None]) -> Callable[[Bulk], None]:

@@ -34,7 +34,9 @@ def browser() -> Iterator[Any]:
         yield found
 
 
-def test_a_url_is_typed_and_watched_by_keyboard_alone(page_url: tuple[str, str], browser: Any) -> None:
+def test_a_url_is_typed_and_watched_by_keyboard_alone(
+    page_url: tuple[str, str], browser: Any
+) -> None:
     """Each focus is seen, and news are read out: the region with the stages is live."""
     address, url = page_url
     context = browser.new_context()

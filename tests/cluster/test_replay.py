@@ -21,7 +21,9 @@ from tests.cluster.replayed import made_site
 from tests.e2e.crawl import Result, make_config, run_crawl
 from tests.web.pywb import COLLECTION, PYTHON, Pywb
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="the extra `browser`: make setup-browser")
+sync_api = pytest.importorskip(
+    "playwright.sync_api", reason="the extra `browser`: make setup-browser"
+)
 CHROMIUM = shutil.which("chromium")
 DOCS = Path("/usr/share/doc/python3.11/html")
 pytestmark = [
@@ -80,7 +82,11 @@ def served(answer: Answer) -> Iterator[str]:
 
 def from_docs(path: str) -> tuple[str, bytes] | None:
     file = DOCS / path.partition("?")[0].lstrip("/")
-    return (mimetypes.guess_type(file.name)[0] or "text/plain", file.read_bytes()) if file.is_file() else None
+    return (
+        (mimetypes.guess_type(file.name)[0] or "text/plain", file.read_bytes())
+        if file.is_file()
+        else None
+    )
 
 
 class Browser:
@@ -114,10 +120,15 @@ def browser() -> Iterator[Browser]:
         yield Browser(running)
 
 
-def compared(browser: Browser, answer: Answer, paths: list[str], tmp_path: Path) -> dict[str, tuple[float, list[str]]]:
+def compared(
+    browser: Browser, answer: Answer, paths: list[str], tmp_path: Path
+) -> dict[str, tuple[float, list[str]]]:
     """For each page: the share of pixels that differ, and the URLs that the site answers and the replay does not."""
     (tmp_path / "crawl").mkdir()
-    parse = {"requisites": "all", "requisite_kinds": ["style", "script", "image", "font", "object", "frame", "other"]}
+    parse = {
+        "requisites": "all",
+        "requisite_kinds": ["style", "script", "image", "font", "object", "frame", "other"],
+    }
     options: dict[str, Any] = {"parse": parse, "urls": {"scope": "hosts", "max_depth": 0}}
     config = make_config(tmp_path / "crawl", nodes=1, fetch={"host_delay_s": 0.0}, **options)
     with served(answer) as root:
@@ -126,18 +137,28 @@ def compared(browser: Browser, answer: Answer, paths: list[str], tmp_path: Path)
         live = {url: browser.shown(url) for url in urls}
     merge_indexes(open_stores(config))
     result, found = Result(config), {}
-    stamps = {row["url"]: f"{row['time']:%Y%m%d%H%M%S}" for row in result.rows("pages", ["url", "time"])}
-    with Pywb(tmp_path, index=result.crawl_dir / "index.cdxj", archive=result.crawl_dir, is_bare=True) as wayback:
+    stamps = {
+        row["url"]: f"{row['time']:%Y%m%d%H%M%S}" for row in result.rows("pages", ["url", "time"])
+    }
+    with Pywb(
+        tmp_path, index=result.crawl_dir / "index.cdxj", archive=result.crawl_dir, is_bare=True
+    ) as wayback:
         for url in urls:
-            picture = browser.shown(f"http://127.0.0.1:{wayback.port}/{COLLECTION}/{stamps[url]}/{url}")
+            picture = browser.shown(
+                f"http://127.0.0.1:{wayback.port}/{COLLECTION}/{stamps[url]}/{url}"
+            )
             missing = [one for one, status in browser.answers.items() if status == 404]
-            asked = [match[1].removeprefix(root) for one in missing if (match := _REPLAYED.search(one))]
+            asked = [
+                match[1].removeprefix(root) for one in missing if (match := _REPLAYED.search(one))
+            ]
             lost = [path for path in asked if answer(path) is not None]
             found[url.removeprefix(root)] = browser.difference(live[url], picture), lost
     return found
 
 
-def test_a_site_with_every_kind_of_requisite_looks_the_same(browser: Browser, tmp_path: Path) -> None:
+def test_a_site_with_every_kind_of_requisite_looks_the_same(
+    browser: Browser, tmp_path: Path
+) -> None:
     [(difference, missing)] = compared(browser, made_site().get, ["/"], tmp_path).values()
     assert (missing, difference < MOST_DIFFERENT) == ([], True), difference
 
@@ -145,7 +166,11 @@ def test_a_site_with_every_kind_of_requisite_looks_the_same(browser: Browser, tm
 @pytest.mark.skipif(not DOCS.is_dir(), reason="Debian's package python3.11-doc")
 def test_pages_of_documentation_look_the_same(browser: Browser, tmp_path: Path) -> None:
     files = sorted((DOCS / "library").glob("*.html"))
-    paths = ["/index.html", *(f"/library/{file.name}" for file in files[:: len(files) // PAGES])][:PAGES]
+    paths = ["/index.html", *(f"/library/{file.name}" for file in files[:: len(files) // PAGES])][
+        :PAGES
+    ]
     found = compared(browser, from_docs, paths, tmp_path)
     assert len(found) == PAGES
-    assert {path: both for path, both in found.items() if both[1] or both[0] >= MOST_DIFFERENT} == {}
+    assert {
+        path: both for path, both in found.items() if both[1] or both[0] >= MOST_DIFFERENT
+    } == {}

@@ -82,7 +82,9 @@ class TestKills(KillsContract):
 
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("waits", [False, True])
-def test_of_two_tasks_one_wins_also_when_the_other_is_stopped_for_longer_than_a_take_over(gateway, waits):
+def test_of_two_tasks_one_wins_also_when_the_other_is_stopped_for_longer_than_a_take_over(
+    gateway, waits
+):
     """`KRAKE_CONTENDERS=1000` has that many pairs of them."""
     asked = int(os.environ.get("KRAKE_CONTENDERS", STOPS))
     won = contend(gateway, [number % STOPS for number in range(asked)], waits=waits)
@@ -110,7 +112,12 @@ def test_a_user_needs_each_right_that_the_docs_name_and_no_more(gateway, monkeyp
         prefix = f"without-{missing}".replace(":", "-")
         there = {"bucket": BUCKET, "objects": f"{BUCKET}/{prefix}/*"}
         statements = [
-            {"Effect": "Allow", "Principal": user.key_id, "Action": right, "Resource": f"arn:aws:s3:::{there[on]}"}
+            {
+                "Effect": "Allow",
+                "Principal": user.key_id,
+                "Action": right,
+                "Resource": f"arn:aws:s3:::{there[on]}",
+            }
             for right, on in rights.items()
             if right != missing
         ]
@@ -120,7 +127,9 @@ def test_a_user_needs_each_right_that_the_docs_name_and_no_more(gateway, monkeyp
         if missing is None:
             use_all(store)
         else:
-            with pytest.raises(StorageRightsError, match=r"no permission .*docs/storage\.md names the rights"):
+            with pytest.raises(
+                StorageRightsError, match=r"no permission .*docs/storage\.md names the rights"
+            ):
                 use_all(store)
     root.ask_once("cannot be taken", "", "delete_bucket_policy")
 
@@ -138,7 +147,11 @@ def test_a_crawl_in_a_bucket_or_moved_there_is_that_on_a_disk(gateway, tmp_path)
     with Serving(WEB) as serving:
         for name in ("disk", "bucket", "moved"):
             (tmp_path / name).mkdir()
-            disk = make_config(tmp_path / name, nodes=2, fetch={"host_delay_s": 0.02, "max_redirects": MAX_REDIRECTS})
+            disk = make_config(
+                tmp_path / name,
+                nodes=2,
+                fetch={"host_delay_s": 0.02, "max_redirects": MAX_REDIRECTS},
+            )
             begin_again(serving)
             if name == "moved":
                 run_crawl(disk, serving.seeds, 2, process=False)
@@ -162,7 +175,9 @@ def test_a_crawl_that_is_moved_from_hdfs_goes_on(gateway, hdfs, tmp_path):
     with Serving(WEB) as serving:
         fetch = {"host_delay_s": 0.02, "max_redirects": MAX_REDIRECTS}
         local = make_config(tmp_path / "crawl", nodes=2, fetch=fetch)
-        before = replace(local, dfs_primary=f"{hdfs.address}/krake/moved", dfs=DfsConfig(wait_s=30.0))
+        before = replace(
+            local, dfs_primary=f"{hdfs.address}/krake/moved", dfs=DfsConfig(wait_s=30.0)
+        )
         run_crawl(before, serving.seeds, 2, process=False)
         copy_objects(open_storage(before), gateway, "from-hdfs")
         config = in_bucket(local, gateway, "from-hdfs")
@@ -174,9 +189,13 @@ def test_a_crawl_that_is_moved_from_hdfs_goes_on(gateway, hdfs, tmp_path):
 
 
 @pytest.mark.usefixtures("let_in")
-def test_spark_reads_and_writes_s3a_and_leaves_the_same_bytes(gateway, config, maker, tmp_path, monkeypatch):
+def test_spark_reads_and_writes_s3a_and_leaves_the_same_bytes(
+    gateway, config, maker, tmp_path, monkeypatch
+):
     """Nothing is copied to this machine."""
-    give_defaults(monkeypatch, tmp_path, DEFAULTS + s3a.defaults(gateway.address), java="-UsePerfData")
+    give_defaults(
+        monkeypatch, tmp_path, DEFAULTS + s3a.defaults(gateway.address), java="-UsePerfData"
+    )
     random_crawl(maker, 1)
     far = in_bucket(config, gateway, "for-spark")
     storage = open_storage(far)
@@ -227,7 +246,9 @@ def test_a_large_iteration_takes_little_more_cpu_than_on_a_disk(gateway, tmp_pat
             config = disk if name == "disk" else in_bucket(disk, gateway, directory.name)
             stages.inject(open_stores(config), run_id="run", seeds="\n".join(seeds))
             command = [sys.executable, "-c", ITERATION, str(write_config(config, directory))]
-            pages, cpu_s = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            pages, cpu_s = json.loads(
+                subprocess.run(command, check=True, capture_output=True, text=True).stdout
+            )
             taken[name].append(cpu_s)
             assert pages == PAGES
     print(f"CPU in seconds: {taken}")
@@ -258,16 +279,34 @@ for subset, rows in asked.sql(
 @pytest.mark.usefixtures("let_in")
 def test_duckdb_with_httpfs_and_pyarrow_count_the_same_rows_of_the_index(gateway, tmp_path):
     with Serving(WEB) as serving:
-        config = in_bucket(make_config(tmp_path, nodes=2, fetch={"host_delay_s": 0.02}), gateway, "index")
+        config = in_bucket(
+            make_config(tmp_path, nodes=2, fetch={"host_delay_s": 0.02}), gateway, "index"
+        )
         run_crawl(config, serving.seeds, 2, process=False)
     made = make_index(open_stores(config), label="all")
     endpoint = gateway.address.removeprefix("http://")
-    access = {"access_key": CREDENTIALS.key_id, "secret_key": CREDENTIALS.secret, "region": "us-east-1"}
+    access = {
+        "access_key": CREDENTIALS.key_id,
+        "secret_key": CREDENTIALS.secret,
+        "region": "us-east-1",
+    }
     bucket = S3FileSystem(endpoint_override=endpoint, scheme="http", **access)
-    found = dataset(f"{BUCKET}/index/cc-index", filesystem=bucket, partitioning="hive", exclude_invalid_files=True)
+    found = dataset(
+        f"{BUCKET}/index/cc-index",
+        filesystem=bucket,
+        partitioning="hive",
+        exclude_invalid_files=True,
+    )
     counted = Counter(found.to_table(["subset"])["subset"].to_pylist())
-    given = (endpoint, CREDENTIALS.key_id, CREDENTIALS.secret, f"s3://{BUCKET}/index/cc-index/*/*/*.parquet")
-    asked = subprocess.run([PYTHON, "-c", COUNTS, *given], capture_output=True, text=True, timeout=120)
+    given = (
+        endpoint,
+        CREDENTIALS.key_id,
+        CREDENTIALS.secret,
+        f"s3://{BUCKET}/index/cc-index/*/*/*.parquet",
+    )
+    asked = subprocess.run(
+        [PYTHON, "-c", COUNTS, *given], capture_output=True, text=True, timeout=120
+    )
     assert asked.returncode == 0, asked.stderr
     by_duckdb = {subset: int(rows) for subset, rows in map(str.split, asked.stdout.splitlines())}
     assert by_duckdb == counted == {subset: rows for subset, rows in made.counts.items() if rows}

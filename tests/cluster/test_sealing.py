@@ -35,10 +35,14 @@ def seeds(serving: Serving) -> str:
 
 def config_in(cluster: Hdfs, directory: Path, wait_s: float) -> Config:
     address = f"{cluster.address}/krake/{directory.name}"
-    return dataclasses.replace(small_parts(directory), dfs_primary=address, dfs=DfsConfig(wait_s=wait_s))
+    return dataclasses.replace(
+        small_parts(directory), dfs_primary=address, dfs=DfsConfig(wait_s=wait_s)
+    )
 
 
-def at_the_first_seal(config: Config, happens: Callable[[], None]) -> Callable[[Mapping[str, Any]], None]:
+def at_the_first_seal(
+    config: Config, happens: Callable[[], None]
+) -> Callable[[Mapping[str, Any]], None]:
     """Holds the task's own thread until a WARC file is sealed; then something happens, once."""
     left = [happens]
 
@@ -53,7 +57,9 @@ def at_the_first_seal(config: Config, happens: Callable[[], None]) -> Callable[[
     return on_progress
 
 
-def check(config: Config, serving: Serving, seeds: str, before: Mapping[str, int], directory: Path) -> None:
+def check(
+    config: Config, serving: Serving, seeds: str, before: Mapping[str, int], directory: Path
+) -> None:
     """Each page once: asked of its server, in the rows, and in a WARC file that can be read."""
     copied = LocalStorage.open(directory / "copied")
     copy_of(open_storage(config), config.crawl.directory, copied)
@@ -74,7 +80,10 @@ def test_a_server_restarts_while_files_are_sealed(
     name: str, breakable: Hdfs, serving: Serving, seeds: str, tmp_path: Path
 ) -> None:
     breakable.wait_ready()
-    config, before = config_in(breakable, tmp_path / f"restart-{name}", wait_s=240.0), serving.log().counts()
+    config, before = (
+        config_in(breakable, tmp_path / f"restart-{name}", wait_s=240.0),
+        serving.log().counts(),
+    )
     begin(config, seeds)
 
     def restart() -> None:
@@ -85,7 +94,9 @@ def test_a_server_restarts_while_files_are_sealed(
     check(config, serving, seeds, before, tmp_path)
 
 
-def test_namenodes_fail_over_in_the_middle_of_a_crawl(pair: Hdfs, serving: Serving, seeds: str, tmp_path: Path) -> None:
+def test_namenodes_fail_over_in_the_middle_of_a_crawl(
+    pair: Hdfs, serving: Serving, seeds: str, tmp_path: Path
+) -> None:
     """The active one dies for good while pages are fetched; the task and the one after it go on with the other."""
     config, before = config_in(pair, tmp_path / "fail-over", wait_s=240.0), serving.log().counts()
     begin(config, seeds)

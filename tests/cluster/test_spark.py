@@ -72,12 +72,18 @@ def test_by_copies_in_scratch_both_engines_leave_the_same_bytes(warm, maker, on_
     storage = open_storage(config)
     copied = []
     monkeypatch.setattr(
-        HdfsStorage, "download", lambda self, path, local: (copied.append(path), DOWNLOAD(self, path, local))
+        HdfsStorage,
+        "download",
+        lambda self, path, local: (copied.append(path), DOWNLOAD(self, path, local)),
     )
     all_stages(storage, config, maker, "duckdb")
     assert copied == []
     all_stages(storage, with_spark(config), maker, "spark")
-    assert {path.rsplit("/", 1)[1] for path in copied} == {"pages.parquet", "links.parquet", "arcs-out.parquet"}
+    assert {path.rsplit("/", 1)[1] for path in copied} == {
+        "pages.parquet",
+        "links.parquet",
+        "arcs-out.parquet",
+    }
     assert_same_bytes(storage, "duckdb", "spark")
     assert in_scratch(config) == []
 
@@ -99,7 +105,9 @@ def test_on_a_local_disk_both_engines_leave_the_same_bytes(make, order, warm, tm
     maker = CrawlMaker(Path(config.dfs_primary))
     make(maker)
     storage = open_storage(config)
-    narrowed = dataclasses.replace(config, export=dataclasses.replace(config.export, mime_types=("text/*",)))
+    narrowed = dataclasses.replace(
+        config, export=dataclasses.replace(config.export, mime_types=("text/*",))
+    )
     all_stages(storage, narrowed, maker, "duckdb")
     all_stages(storage, with_spark(narrowed), maker, "spark")
     assert_same_bytes(storage, "duckdb", "spark")
@@ -110,7 +118,9 @@ def test_a_real_crawl_on_hdfs_is_exported_to_the_same_bytes(warm, hdfs, tmp_path
     """Segments as nodes leave them: every column, nulls, WARC files, redirects, errors."""
     with Serving(SynthWeb(seed=31, sites=5, pages_per_site=20)) as serving:
         local = make_config(tmp_path, nodes=2)
-        config = dataclasses.replace(local, dfs_primary=f"{hdfs.address}/krake/spark-crawl", dfs=DfsConfig(wait_s=30.0))
+        config = dataclasses.replace(
+            local, dfs_primary=f"{hdfs.address}/krake/spark-crawl", dfs=DfsConfig(wait_s=30.0)
+        )
         done = run_crawl(config, serving.seeds)
     on_spark = with_spark(config, dfs_url=spark_url(hdfs, config))
     label = stages.export_pages(open_stores(on_spark), run_id="run-1", label="spark")["export"]
@@ -155,7 +165,9 @@ class TestSpark(EngineContract):
         engine.table(table, put(storage, f"{table}.parquet", pa.table({"n": numbers})))
         stream = engine.stream(write_query(f"select n from {table} order by n"), 64)
         first = next(stream)
-        [folder] = [path for path in engine._room.scratch.iterdir() if path.name.startswith("result-")]
+        [folder] = [
+            path for path in engine._room.scratch.iterdir() if path.name.startswith("result-")
+        ]
         assert len([path for path in folder.iterdir() if path.name.startswith("part-")]) == 3
         rest = [number for batch in stream for number in batch.column(0).to_pylist()]
         assert [*first.column(0).to_pylist(), *rest] == sorted(numbers)

@@ -57,11 +57,15 @@ def test_a_stage_that_is_stopped_ends_its_java_and_goes_on(maker, config, monkey
             stop.set()
 
     with pytest.raises(StoppedError):
-        link_export(stores_on(storage, on_spark, on_progress=on_progress, stop=stop), name="stopped")
+        link_export(
+            stores_on(storage, on_spark, on_progress=on_progress, stop=stop), name="stopped"
+        )
     assert len(started) >= 2  # java -version, and Spark
     assert [process.poll() is None for process in started] == [False] * len(started)
     assert in_scratch(config) == []
-    assert [entry.name for entry in storage.list("export/stopped") if entry.name.startswith(".")] == []
+    assert [
+        entry.name for entry in storage.list("export/stopped") if entry.name.startswith(".")
+    ] == []
     link_export(stores_on(storage, on_spark), name="stopped")
     finalize_export(stores_on(storage, config), name="stopped")
     assert_same_bytes(storage, "whole", "stopped")
@@ -86,7 +90,9 @@ def test_executors_that_are_processes_of_a_cluster(hdfs, maker, on_hdfs, tmp_pat
             keep_warm(running, patch)
             all_stages(storage, on_spark, maker, "spark")
             assert cluster.executors()
-        wait_until("no executor is left", lambda: not (cluster.executors() or cluster.spilled()), LIMIT_S)
+        wait_until(
+            "no executor is left", lambda: not (cluster.executors() or cluster.spilled()), LIMIT_S
+        )
     assert_same_bytes(storage, "duckdb", "spark")
     assert in_scratch(config) == []
 
@@ -94,7 +100,9 @@ def test_executors_that_are_processes_of_a_cluster(hdfs, maker, on_hdfs, tmp_pat
 def test_other_machines_cannot_read_this_disk(config, maker):
     config = with_spark(config)
     config = dataclasses.replace(config, spark=SparkConfig(master="spark://127.0.0.1:1"))
-    with pytest.raises(ConfigError, match=r"spark\.dfs_url: is not set.*spark://127\.0\.0\.1:1.*local\[\*\]"):
+    with pytest.raises(
+        ConfigError, match=r"spark\.dfs_url: is not set.*spark://127\.0\.0\.1:1.*local\[\*\]"
+    ):
         export_pages(stores_on(open_storage(config), config), name="x", segments=[])
 
 
@@ -102,12 +110,16 @@ def test_a_wrong_dfs_url_is_named(hdfs, maker, on_hdfs):
     one_page(maker)
     config = on_hdfs(maker)
     wrong = with_spark(config, dfs_url=f"hdfs://127.0.0.1:{hdfs.rpc['nn1']}/krake/elsewhere")
-    with pytest.raises(PathNotFoundError, match=r"is spark\.dfs_url \(hdfs:.*/krake/elsewhere\) the root"):
+    with pytest.raises(
+        PathNotFoundError, match=r"is spark\.dfs_url \(hdfs:.*/krake/elsewhere\) the root"
+    ):
         export_pages(stores_on(open_storage(config), wrong), name="x", segments=maker.segments)
     assert in_scratch(config) == []
 
 
-def test_after_a_failure_nothing_is_left_and_it_goes_on_when_mended(hdfs, maker, on_hdfs, monkeypatch):
+def test_after_a_failure_nothing_is_left_and_it_goes_on_when_mended(
+    hdfs, maker, on_hdfs, monkeypatch
+):
     """Not in scratch, not in HDFS, and no Java process; the leavings of a killed run are deleted too."""
     random_crawl(maker, 6)
     config = on_hdfs(maker)
@@ -119,7 +131,9 @@ def test_after_a_failure_nothing_is_left_and_it_goes_on_when_mended(hdfs, maker,
     whole = storage.read_bytes(broken)
     storage.delete(broken)
     storage.write_bytes(broken, whole[:4] + bytes(len(whole) // 2) + whole[4 + len(whole) // 2 :])
-    storage.write_bytes("export/spark/.engine/result-1/part-00000-killed.zstd.parquet", b"of a killed run")
+    storage.write_bytes(
+        "export/spark/.engine/result-1/part-00000-killed.zstd.parquet", b"of a killed run"
+    )
     started = []
     real = subprocess.Popen.__init__
 

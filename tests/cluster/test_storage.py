@@ -58,7 +58,9 @@ class TestHttpFs(StorageContract):
     @pytest.fixture
     def storage(self, hdfs, httpfs, open_in):
         direct = open_in(hdfs)
-        return HdfsStorage.open(direct.name.replace(hdfs.url("nn1"), httpfs.url), DfsConfig(wait_s=30.0))
+        return HdfsStorage.open(
+            direct.name.replace(hdfs.url("nn1"), httpfs.url), DfsConfig(wait_s=30.0)
+        )
 
 
 @pytest.mark.parametrize("what", ["file", "folder"])
@@ -77,14 +79,20 @@ def test_a_rename_whose_answer_was_lost_is_recognised(hdfs, open_in, what):
 @pytest.mark.parametrize("source", ["file", "folder"])
 @pytest.mark.parametrize("target", ["file", "folder"])
 @pytest.mark.parametrize("server", ["namenode", "httpfs"])
-def test_a_target_that_appears_at_the_last_moment_is_refused(hdfs, httpfs, open_in, source, target, server):
+def test_a_target_that_appears_at_the_last_moment_is_refused(
+    hdfs, httpfs, open_in, source, target, server
+):
     """It has the same length; its id tells that it is not ours. HDFS's own way is to move into a folder."""
     url = hdfs.url("nn1") if server == "namenode" else httpfs.url
     direct = open_in(hdfs)
     direct.write_bytes("a" if source == "file" else "a/x", b"1")
     with LossyProxy(url) as proxy:
-        storage = HdfsStorage.open(direct.name.replace(hdfs.url("nn1"), proxy.url), DfsConfig(wait_s=1.0))
-        proxy.before["RENAME"] = lambda: direct.write_bytes("b" if target == "file" else "b/y", b"2")
+        storage = HdfsStorage.open(
+            direct.name.replace(hdfs.url("nn1"), proxy.url), DfsConfig(wait_s=1.0)
+        )
+        proxy.before["RENAME"] = lambda: direct.write_bytes(
+            "b" if target == "file" else "b/y", b"2"
+        )
         with pytest.raises(TargetExistsError, match="b"):
             storage.rename("a", "b")
         assert proxy.before == {}
@@ -124,9 +132,17 @@ print("grown", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, 0)
 def test_300_mb_are_written_and_read_in_constant_memory(hdfs, open_in):
     """In a process of its own, whose largest resident size is looked at."""
     storage = open_in(hdfs)
-    done = subprocess.run([sys.executable, "-c", STREAM, storage.name], capture_output=True, text=True, timeout=LIMIT_S)
+    done = subprocess.run(
+        [sys.executable, "-c", STREAM, storage.name],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+    )
     assert done.returncode == 0, done.stderr
-    figures = {line.split()[0]: [float(word) for word in line.split()[1:]] for line in done.stdout.splitlines()}
+    figures = {
+        line.split()[0]: [float(word) for word in line.split()[1:]]
+        for line in done.stdout.splitlines()
+    }
     for name in ("open_write", "open_read"):
         print(f"{name}: {figures[name][0]:.0f} MB/s, {figures[name][1]:.2f} ms CPU a MB")
     assert figures["total"][0] == 300 * MB
@@ -151,7 +167,10 @@ def test_upload_and_ranged_reads_of_a_big_file(hdfs, open_in, tmp_path):
             assert file.read() == (data * 2)[offset % len(data) :][:5000]
     print(f"ranged reads of 5 kB: {100 / (time.monotonic() - begun):.0f}/s")
     storage.download("d/big", tmp_path / "copy")
-    assert hashlib.sha256((tmp_path / "copy").read_bytes()).digest() == hashlib.sha256(data * 25).digest()
+    assert (
+        hashlib.sha256((tmp_path / "copy").read_bytes()).digest()
+        == hashlib.sha256(data * 25).digest()
+    )
 
 
 def test_a_stream_may_be_left_in_the_middle(hdfs, open_in):
@@ -208,7 +227,8 @@ def test_what_is_no_file_or_folder(hdfs, open_in):
 def test_no_permission_names_path_and_user(hdfs):
     """The root path is not the user's, and cannot be made by it."""
     with pytest.raises(
-        StorageError, match=r"/not-mine: cannot be made: no permission: .*hdfs dfs -chown krake /not-mine"
+        StorageError,
+        match=r"/not-mine: cannot be made: no permission: .*hdfs dfs -chown krake /not-mine",
     ):
         HdfsStorage.open(f"{hdfs.address}/not-mine", DfsConfig())
 
@@ -220,7 +240,9 @@ def test_rights_are_known_before_anything_is_written(request, hdfs, open_in, gat
     url = hdfs.url("nn1") if gateway == "hdfs" else request.getfixturevalue(gateway).url
     address = ours.name.replace(hdfs.url("nn1"), url)
     ours.make_dirs("exports")
-    mine, theirs = (HdfsStorage.open(address, DfsConfig(user=user), make=False) for user in ("krake", "other"))
+    mine, theirs = (
+        HdfsStorage.open(address, DfsConfig(user=user), make=False) for user in ("krake", "other")
+    )
     for path in ("", "exports", "exports/not/there"):
         mine.require_writable(path)
         with pytest.raises(StorageRightsError, match=r"no permission: .*; let dfs.user own /krake"):
@@ -230,7 +252,9 @@ def test_rights_are_known_before_anything_is_written(request, hdfs, open_in, gat
         if user == "krake":
             new.require_writable("any")
         else:
-            with pytest.raises(StorageRightsError, match=r"hdfs dfs -mkdir -p /krake/.*/new; hdfs dfs -chown other"):
+            with pytest.raises(
+                StorageRightsError, match=r"hdfs dfs -mkdir -p /krake/.*/new; hdfs dfs -chown other"
+            ):
                 new.require_writable("any")
     assert ours.list("") == [Entry("exports", is_dir=True, size_bytes=0)]
 
@@ -245,12 +269,16 @@ def test_a_root_without_rights_is_enough_where_crawl_and_exports_are_ours(hdfs, 
     with pytest.raises(StorageRightsError):
         storage.require_writable("")
     config = dataclasses.replace(config, dfs_primary=storage.name, dfs=QUICK)
-    assert not [one for one in shared_problems(config, Secrets()) if isinstance(one, StorageRightsError)]
+    assert not [
+        one for one in shared_problems(config, Secrets()) if isinstance(one, StorageRightsError)
+    ]
 
 
 def test_namenode_down_is_a_clear_error_after_the_wait():
     address = f"http://127.0.0.1:{free_port()}"
-    with pytest.raises(StorageError, match=rf"{address}/krake: .*Connection refused; asked again for 1 s"):
+    with pytest.raises(
+        StorageError, match=rf"{address}/krake: .*Connection refused; asked again for 1 s"
+    ):
         HdfsStorage.open(f"{address}/krake", DfsConfig(wait_s=1.0))
 
 

@@ -34,16 +34,22 @@ Java = Callable[..., list[str]]
 def java(tmp_path_factory: pytest.TempPathFactory) -> Java:
     """What runs a program of this folder, and returns its lines."""
     if missing := [tool for tool in ("java", "javac", "mvn") if shutil.which(tool) is None]:
-        pytest.skip(f"{' and '.join(missing)} not installed (Debian: openjdk-17-jdk-headless, maven)")
+        pytest.skip(
+            f"{' and '.join(missing)} not installed (Debian: openjdk-17-jdk-headless, maven)"
+        )
     with (HERE / "pom.xml").open("rb") as one_at_a_time:
         fcntl.flock(one_at_a_time, fcntl.LOCK_EX)
         if not any(JARS.glob("webgraph-3*.jar")):
             command = ["mvn", "-q", "-B", "-ntp", "dependency:copy-dependencies"]
             done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=600)
-            assert done.returncode == 0, f"Maven cannot resolve WebGraph:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+            assert done.returncode == 0, (
+                f"Maven cannot resolve WebGraph:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+            )
     classes = tmp_path_factory.mktemp("classes")
     path = f"{classes}:{JARS}/*"
-    subprocess.run(["javac", "-cp", path, "-d", str(classes), str(HERE / "ReadGraph.java")], check=True)
+    subprocess.run(
+        ["javac", "-cp", path, "-d", str(classes), str(HERE / "ReadGraph.java")], check=True
+    )
 
     def run(*words: object) -> list[str]:
         command = ["java", "-Xmx1g", "-cp", path, *map(str, words)]
@@ -57,7 +63,9 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Java:
 def written(stem: Path, degrees: np.ndarray, successors: np.ndarray) -> None:
     """A BV graph, and the lists that it should have, for Java."""
     with ExitStack() as stack:
-        files = {name: stack.enter_context(Path(f"{stem}.{name}").open("wb")) for name in BV_SUFFIXES}
+        files = {
+            name: stack.enter_context(Path(f"{stem}.{name}").open("wb")) for name in BV_SUFFIXES
+        }
         write_bv(files, degrees, Neighbours(iter([successors])), counting())
     starts = starts_of(degrees)
     words = np.empty(len(degrees) + len(successors), ">i4")
@@ -83,16 +91,26 @@ def random_arcs(nodes: int, arcs: int) -> np.ndarray:
 
 @pytest.mark.parametrize(("nodes", "arcs"), [(0, 0), (1, 0), (2000, 40_000), (1 << 20, 3_000_000)])
 def test_java_reads_graphs_of_any_size(java: Java, tmp_path: Path, nodes: int, arcs: int) -> None:
-    found = sorted_arcs(random_arcs(nodes, arcs), nodes) if arcs else (np.zeros(nodes, int), np.empty(0, np.int32))
+    found = (
+        sorted_arcs(random_arcs(nodes, arcs), nodes)
+        if arcs
+        else (np.zeros(nodes, int), np.empty(0, np.int32))
+    )
     written(tmp_path / "graph", *found)
-    assert java("ReadGraph", "lists", tmp_path / "graph", tmp_path / "graph.lists") == [str(nodes), "0"]
+    assert java("ReadGraph", "lists", tmp_path / "graph", tmp_path / "graph.lists") == [
+        str(nodes),
+        "0",
+    ]
 
 
 def test_java_reads_a_real_web_graph_both_ways(java: Java, testdata: Path, tmp_path: Path) -> None:
     arcs, nodes = cnr_2000(testdata)
     for name, rows in (("graph", arcs), ("graph-t", arcs[:, ::-1])):
         written(tmp_path / name, *sorted_arcs(rows, nodes))
-        assert java("ReadGraph", "lists", tmp_path / name, tmp_path / f"{name}.lists") == [str(nodes), "0"]
+        assert java("ReadGraph", "lists", tmp_path / name, tmp_path / f"{name}.lists") == [
+            str(nodes),
+            "0",
+        ]
     bits = (tmp_path / "graph.graph").stat().st_size * 8 / len(arcs)
     assert 7 < bits < 8
 
@@ -106,10 +124,16 @@ def test_a_wrong_list_would_be_noticed(java: Java, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("of", ["hosts", "domains", "pages"])
-def test_the_lists_of_arcs_are_the_bv_graphs(java: Java, config: Config, tmp_path: Path, of: str) -> None:
+def test_the_lists_of_arcs_are_the_bv_graphs(
+    java: Java, config: Config, tmp_path: Path, of: str
+) -> None:
     crawl = CrawlMaker(Path(config.dfs_primary))
     open_storage(config)
-    crawl.segment("1", "node-a", [Capture(url, b"page", links=some) for url, some in random_web(seed=4).items()])
+    crawl.segment(
+        "1",
+        "node-a",
+        [Capture(url, b"page", links=some) for url, some in random_web(seed=4).items()],
+    )
     stores = open_stores(config)
     export_pages(stores, name="x", segments=crawl.segments)
     link_export(stores, name="x")
@@ -122,10 +146,17 @@ def test_the_lists_of_arcs_are_the_bv_graphs(java: Java, config: Config, tmp_pat
 
 def test_harmonic_centralities_have_the_order_of_webgraphs_own(testdata: Path) -> None:
     """WebGraph 3.6.12 took minutes for its own (`webgraph/Harmonic.java`), so some of the values are kept."""
-    lines = [line.split("\t") for line in RANKS.read_text().splitlines() if not line.startswith("#")]
-    nodes, expected = np.array([int(node) for node, _ in lines]), np.array([float(value) for _, value in lines])
+    lines = [
+        line.split("\t") for line in RANKS.read_text().splitlines() if not line.startswith("#")
+    ]
+    nodes, expected = (
+        np.array([int(node) for node, _ in lines]),
+        np.array([float(value) for _, value in lines]),
+    )
     assert len(nodes) == 2000
     found = harmonic_centrality(inlinks_of(*cnr_2000(testdata))[0], counting()).values[nodes]
-    ours, theirs = (np.argsort(np.argsort(values, kind="stable"), kind="stable") for values in (found, expected))
+    ours, theirs = (
+        np.argsort(np.argsort(values, kind="stable"), kind="stable") for values in (found, expected)
+    )
     assert np.corrcoef(ours, theirs)[0, 1] > 0.99
     assert np.median(np.abs(found - expected) / expected) < 0.1

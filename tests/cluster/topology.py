@@ -50,7 +50,11 @@ CENTRE = ("api-server", "scheduler", "dag-processor")
 
 def why_not(*, on_s3: bool = False) -> str:
     """Why the topology cannot run here, "" if it can. `on_s3`: see `Topology`."""
-    missing = [versitygw.why_not() if on_s3 else hadoop.why_not(), postgres.why_not(), mariadb.why_not()]
+    missing = [
+        versitygw.why_not() if on_s3 else hadoop.why_not(),
+        postgres.why_not(),
+        mariadb.why_not(),
+    ]
     return "; ".join(text for text in missing if text)
 
 
@@ -153,7 +157,10 @@ class Topology:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.stop()
 
@@ -195,7 +202,9 @@ class Topology:
             self.configure("crawl", {})
         self._say("Airflow: API server, scheduler, DAG processor ...")
         for part in CENTRE:
-            self.centre[part] = self._watched(_airflow(part), self.log("centre", part), self._environment)
+            self.centre[part] = self._watched(
+                _airflow(part), self.log("centre", part), self._environment
+            )
         wait_until("Airflow's API answers", lambda: self._health() is not None, START_S)
         self._say(f"Edge workers: {', '.join([BATCH, *self.nodes])} ...")
         for machine in [BATCH, *self.nodes]:
@@ -207,7 +216,9 @@ class Topology:
 
     def _start_store(self) -> None:
         if self.gateway is not None:
-            self._say("An object store: versitygw, which Go builds in some minutes the first time ...")
+            self._say(
+                "An object store: versitygw, which Go builds in some minutes the first time ..."
+            )
             self.gateway.__enter__()
             return
         self._say("HDFS: a namenode and a datanode ...")
@@ -248,14 +259,20 @@ class Topology:
         """Raise AssertionError naming a part of the centre that ended by itself."""
         for part, process in self.centre.items():
             code = process.poll()
-            assert code is None, f"Airflow's {part} ended with {code}; see {self.log('centre', part)}"
+            assert code is None, (
+                f"Airflow's {part} ended with {code}; see {self.log('centre', part)}"
+            )
 
     # -- how
 
     def _key_server(self, number: int, *, fast: bool) -> mariadb.MariaDb:
         directory = self.directory / f"keys-{number}"
         directory.mkdir(exist_ok=True)
-        options = ("--innodb-buffer-pool-size=64M", "--innodb-log-file-size=16M", *(mariadb.FAST if fast else ()))
+        options = (
+            "--innodb-buffer-pool-size=64M",
+            "--innodb-log-file-size=16M",
+            *(mariadb.FAST if fast else ()),
+        )
         return mariadb.MariaDb(directory, options, port=self.ports.take(f"keys-{number}"))
 
     def _mapping(self, name: str, sections: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -275,14 +292,25 @@ class Topology:
         for section, options in own.items():
             mapping[section] = {**sections.get(section, {}), **options}
         if self.gateway is None:
-            return {**mapping, "servers": self.nodes, "dfs_primary": f"{self.hdfs.address}/krake/{name}"}
+            return {
+                **mapping,
+                "servers": self.nodes,
+                "dfs_primary": f"{self.hdfs.address}/krake/{name}",
+            }
         far = self.gateway.config(name)
-        return {**mapping, "servers": self.nodes, "dfs_primary": far.dfs_primary, "s3": asdict(far.s3)}
+        return {
+            **mapping,
+            "servers": self.nodes,
+            "dfs_primary": far.dfs_primary,
+            "s3": asdict(far.s3),
+        }
 
     def _migrate(self) -> subprocess.Popen[bytes] | None:
         if self._database.is_set():
             return None
-        return spawn(_airflow("db", "migrate"), self.log("centre", "migrate"), env=self._environment)
+        return spawn(
+            _airflow("db", "migrate"), self.log("centre", "migrate"), env=self._environment
+        )
 
     @property
     def _database(self) -> DatabaseMark:
@@ -295,7 +323,11 @@ class Topology:
         return (
             _clean_environment()
             | centre_environment(
-                home, self.config_path("centre"), port=self.port, database=self.postgres.url, log_port=log_port
+                home,
+                self.config_path("centre"),
+                port=self.port,
+                database=self.postgres.url,
+                log_port=log_port,
             )
             | {"AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": DEAD_AFTER_S}
         )
@@ -318,10 +350,16 @@ class Topology:
         pid_file = self._pid_file(machine)
         pid_file.unlink(missing_ok=True)
         queue, tasks = ("default", "2") if machine == BATCH else (machine, "1")
-        command = _airflow("edge", "worker", "-q", queue, "-H", machine, "-c", tasks, "--pid", str(pid_file))
-        self.workers[machine] = self._watched(command, self.log(machine, "worker"), self._worker_environment(machine))
+        command = _airflow(
+            "edge", "worker", "-q", queue, "-H", machine, "-c", tasks, "--pid", str(pid_file)
+        )
+        self.workers[machine] = self._watched(
+            command, self.log(machine, "worker"), self._worker_environment(machine)
+        )
 
-    def _watched(self, command: list[str], log: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    def _watched(
+        self, command: list[str], log: Path, environment: dict[str, str]
+    ) -> subprocess.Popen[bytes]:
         """Start a part of Airflow, whose whole session ends with us."""
         process = spawn(command, log, env=environment)
         assert self._reaper is not None
@@ -354,9 +392,11 @@ def _airflow(*arguments: str) -> list[str]:
 
 def _clean_environment() -> dict[str, str]:
     """Ours without what tests and users set for an Airflow of their own."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "KRAKE"))} | {
-        "PYTHONPATH": f"{PROJECT / 'plugins'}{os.pathsep}{PROJECT}"
-    }
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("AIRFLOW", "KRAKE"))
+    } | {"PYTHONPATH": f"{PROJECT / 'plugins'}{os.pathsep}{PROJECT}"}
 
 
 def _start_key_server(server: mariadb.MariaDb) -> None:

@@ -44,7 +44,9 @@ def program() -> Path:
         if not built.exists():
             env = {**os.environ, "GOBIN": str(TARGET / "new")}
             command = ["go", "install", f"{MODULE}@{VERSION}"]
-            done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=BUILD_LIMIT_S)
+            done = subprocess.run(
+                command, env=env, capture_output=True, text=True, timeout=BUILD_LIMIT_S
+            )
             assert done.returncode == 0, f"Go cannot build versitygw:\n{done.stderr[-2000:]}"
             (TARGET / "new" / "versitygw").rename(built)
     return built
@@ -69,7 +71,10 @@ class VersityGw(S3Server):
     def __enter__(self) -> Self:
         root = self.directory / "root"
         root.mkdir(parents=True, exist_ok=True)
-        env = {"ROOT_ACCESS_KEY_ID": CREDENTIALS.key_id, "ROOT_SECRET_ACCESS_KEY": CREDENTIALS.secret}
+        env = {
+            "ROOT_ACCESS_KEY_ID": CREDENTIALS.key_id,
+            "ROOT_SECRET_ACCESS_KEY": CREDENTIALS.secret,
+        }
         users = self.directory / "users"
         users.mkdir(exist_ok=True)
         command = [str(program()), "--port", f"127.0.0.1:{self.port}", "--quiet", "--keep-alive"]
@@ -79,7 +84,10 @@ class VersityGw(S3Server):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.stop()
 
@@ -91,9 +99,20 @@ class VersityGw(S3Server):
 
     def add_user(self, user: S3Credentials) -> None:
         """Make a user who has the rights that a policy of the bucket gives."""
-        command = [str(program()), "admin", "--endpoint-url", self.address, "create-user", "--role", "user"]
+        command = [
+            str(program()),
+            "admin",
+            "--endpoint-url",
+            self.address,
+            "create-user",
+            "--role",
+            "user",
+        ]
         command += ["--access", user.key_id, "--secret", user.secret]
-        admin = {"ADMIN_ACCESS_KEY_ID": CREDENTIALS.key_id, "ADMIN_SECRET_ACCESS_KEY": CREDENTIALS.secret}
+        admin = {
+            "ADMIN_ACCESS_KEY_ID": CREDENTIALS.key_id,
+            "ADMIN_SECRET_ACCESS_KEY": CREDENTIALS.secret,
+        }
         subprocess.run(command, check=True, env={**os.environ, **admin}, capture_output=True)
 
     def _has_bucket(self) -> bool:

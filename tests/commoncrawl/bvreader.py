@@ -47,7 +47,10 @@ def read_bv(stem: Path) -> list[list[int]]:
     """The successors of each node; offsets and properties are compared with what was read."""
     said = properties(stem)
     nodes, k = int(said["nodes"]), int(said["zetak"])
-    graph, offsets = (Bits(stem.with_name(f"{stem.name}.{suffix}").read_bytes()) for suffix in ("graph", "offsets"))
+    graph, offsets = (
+        Bits(stem.with_name(f"{stem.name}.{suffix}").read_bytes())
+        for suffix in ("graph", "offsets")
+    )
     place, found = 0, []
     for node in range(nodes):
         place += offsets.gamma()

@@ -33,7 +33,9 @@ KINDS = {"hosts": "host", "domains": "domain"}
 
 @pytest.fixture
 def stores(storage: Storage, config: Config, crawl: CrawlMaker) -> Stores:
-    crawl.segment("1", "node-a", [Capture(url, b"page", links=links) for url, links in LINKS.items()])
+    crawl.segment(
+        "1", "node-a", [Capture(url, b"page", links=links) for url, links in LINKS.items()]
+    )
     found = stores_on(storage, config)
     export_pages(found, name="x", segments=crawl.segments)
     link_export(found, name="x")
@@ -51,12 +53,17 @@ def written(stores: Stores, prefix: Path, of: str, name: str | None = "x") -> st
 def check_graph(stem: str, truth: Truth) -> None:
     """All files of a graph against what they should be."""
     counts = [] if truth.n_hosts is None else [truth.n_hosts]
-    rows = [list(map(str, row)) for row in zip(range(len(truth.names)), truth.names, *counts, strict=True)]
+    rows = [
+        list(map(str, row))
+        for row in zip(range(len(truth.names)), truth.names, *counts, strict=True)
+    ]
     assert lines_of(Path(f"{stem}-vertices.txt.gz")) == rows
     assert [(int(a), int(b)) for a, b in lines_of(Path(f"{stem}-edges.txt.gz"))] == truth.arcs
     successors = [[b for a, b in truth.arcs if a == node] for node in range(len(truth.names))]
     assert read_bv(Path(stem)) == successors
-    assert read_bv(Path(f"{stem}-t")) == [[a for a, b in truth.arcs if b == node] for node in range(len(truth.names))]
+    assert read_bv(Path(f"{stem}-t")) == [
+        [a for a, b in truth.arcs if b == node] for node in range(len(truth.names))
+    ]
 
 
 def page_rank_of(truth: Truth) -> np.ndarray:
@@ -80,9 +87,13 @@ def check_ranks(stem: str, truth: Truth) -> None:
         assert [int(row[5]) for row in rows] == [truth.n_hosts[number] for number in ids]
     harmonic, ranks = (np.array([float(row[column]) for row in rows]) for column in (1, 3))
     for positions, values in ((0, harmonic), (2, ranks)):
-        by_position = sorted(range(len(rows)), key=[int(row[positions]) for row in rows].__getitem__)
+        by_position = sorted(
+            range(len(rows)), key=[int(row[positions]) for row in rows].__getitem__
+        )
         assert [int(rows[row][positions]) for row in by_position] == list(range(1, len(rows) + 1))
-        assert [(-values[row], ids[row]) for row in by_position] == sorted(zip(-values, ids, strict=True))
+        assert [(-values[row], ids[row]) for row in by_position] == sorted(
+            zip(-values, ids, strict=True)
+        )
     assert [int(row[0]) for row in rows] == list(range(1, len(rows) + 1))
     assert np.abs(ranks - page_rank_of(truth)[ids]).max() < 1e-6
     distances = exact(inlinks_of(np.array(truth.arcs), len(truth.names))[0])[ids]
@@ -98,9 +109,21 @@ def test_hosts_and_domains_of_an_export(stores: Stores, tmp_path: Path, of: str)
 
 
 def test_names_are_cut_and_left_out_as_common_crawl_does(stores: Stores, tmp_path: Path) -> None:
-    names = [row[1] for row in lines_of(Path(f"{written(stores, tmp_path / 'web', 'hosts')}-vertices.txt.gz"))]
-    assert {"org.example", "org.example.news", "org.example.www2", "net.www", "com.www", "io.github"} <= set(names)
-    assert not [name for name in names if "internal" in name or name == "localhost" or name[0].isdigit()]
+    names = [
+        row[1]
+        for row in lines_of(Path(f"{written(stores, tmp_path / 'web', 'hosts')}-vertices.txt.gz"))
+    ]
+    assert {
+        "org.example",
+        "org.example.news",
+        "org.example.www2",
+        "net.www",
+        "com.www",
+        "io.github",
+    } <= set(names)
+    assert not [
+        name for name in names if "internal" in name or name == "localhost" or name[0].isdigit()
+    ]
     assert not [name for name in names if name.endswith(".www") and name.count(".") > 1]
     domains = lines_of(Path(f"{written(stores, tmp_path / 'web', 'domains')}-vertices.txt.gz"))
     assert {"io.github.x", "io.github.y", "uk.co.example"} <= {row[1] for row in domains}
@@ -110,7 +133,12 @@ def test_names_are_cut_and_left_out_as_common_crawl_does(stores: Stores, tmp_pat
 def test_pages_have_the_numbers_of_the_export(stores: Stores, tmp_path: Path) -> None:
     stem, order = written(stores, tmp_path / "web", "pages"), sorted(LINKS, key=key)
     numbers = {url: number for number, url in enumerate(order)}
-    between = {(numbers[url], numbers[link]) for url, links in LINKS.items() for link in links if link in numbers}
+    between = {
+        (numbers[url], numbers[link])
+        for url, links in LINKS.items()
+        for link in links
+        if link in numbers
+    }
     check_graph(stem, Truth(order, sorted(arc for arc in between if arc[0] != arc[1])))
     head, *rows = lines_of(Path(f"{stem}-ranks.txt.gz"))
     assert head[-1] == "#url"
@@ -119,7 +147,10 @@ def test_pages_have_the_numbers_of_the_export(stores: Stores, tmp_path: Path) ->
 
 @pytest.mark.parametrize("of", KINDS)
 def test_all_ends_of_links(stores: Stores, tmp_path: Path, of: str) -> None:
-    stem, truth = written(stores, tmp_path / "web", of, name=None), truth_of(FOLLOWED, of, all_ends=True)
+    stem, truth = (
+        written(stores, tmp_path / "web", of, name=None),
+        truth_of(FOLLOWED, of, all_ends=True),
+    )
     check_graph(stem, truth)
     assert ("org.example.outside" in truth.names) is (of == "hosts")
 
@@ -128,7 +159,12 @@ def test_pages_of_all_ends_of_links(stores: Stores, tmp_path: Path) -> None:
     stem = written(stores, tmp_path / "web", "pages", name=None)
     order = sorted({*LINKS, *(link for links in FOLLOWED.values() for link in links)}, key=key)
     numbers = {url: number for number, url in enumerate(order)}
-    between = {(numbers[url], numbers[link]) for url, links in FOLLOWED.items() for link in links if url != link}
+    between = {
+        (numbers[url], numbers[link])
+        for url, links in FOLLOWED.items()
+        for link in links
+        if url != link
+    }
     check_graph(stem, Truth(order, sorted(between)))
 
 
@@ -140,7 +176,9 @@ def test_a_crawl_without_pages_has_empty_files(
     empty = stores_on(storage, config)
     export_pages(empty, name="x", segments=crawl.segments)
     link_export(empty, name="x")
-    check_graph(written(empty, tmp_path / "none", of), Truth([], [], [] if of == "domains" else None))
+    check_graph(
+        written(empty, tmp_path / "none", of), Truth([], [], [] if of == "domains" else None)
+    )
 
 
 def test_pages_that_do_not_link_are_ranked_alike(
@@ -163,7 +201,9 @@ def test_arcs_are_sorted_in_parts_as_at_once(
     chance = np.random.default_rng(most)
     nodes = 30
     blocks = [(chance.integers(0, nodes, 50), chance.zipf(2, 50) % nodes) for _ in range(8)]
-    truth = sorted({pair for some in blocks for pair in zip(*(ends.tolist() for ends in some), strict=True)})
+    truth = sorted(
+        {pair for some in blocks for pair in zip(*(ends.tolist() for ends in some), strict=True)}
+    )
     monkeypatch.setattr(arcs, "SORTED_ARCS", most)
     monkeypatch.setattr(arcs, "BLOCK_ARCS", 37)
     pairs = arcs.Pairs.write(stores, tmp_path / "arcs", nodes, iter(blocks))
@@ -194,7 +234,9 @@ def test_stopped_in_the_middle_it_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch, stores: Stores, tmp_path: Path, form: str
 ) -> None:
     monkeypatch.setattr("crawl_lib.commoncrawl.graphs.BV_SUFFIXES", ("graph", "stop"))
-    monkeypatch.setattr("crawl_lib.commoncrawl.graphs._ranks", lambda *_: stores.until_stopped(stop_then(stores)))
+    monkeypatch.setattr(
+        "crawl_lib.commoncrawl.graphs._ranks", lambda *_: stores.until_stopped(stop_then(stores))
+    )
     with pytest.raises((StoppedError, KeyError)):
         export_graph_files(stores, tmp_path / "new", form=form, of="hosts", name="x", now=NOW)
     assert list(tmp_path.rglob("*new*")) == []
@@ -208,7 +250,11 @@ def stop_then(stores: Stores) -> list[int]:
 def test_equal_exports_give_equal_bytes(stores: Stores, tmp_path: Path) -> None:
     for form in FORMATS:
         one, other = (
-            export_graph_files(stores, tmp_path / name, form=form, of="hosts", name="x", now=NOW).files
+            export_graph_files(
+                stores, tmp_path / name, form=form, of="hosts", name="x", now=NOW
+            ).files
             for name in ("one", "other")
         )
-        assert [Path(file).read_bytes() for file in one] == [Path(file).read_bytes() for file in other]
+        assert [Path(file).read_bytes() for file in one] == [
+            Path(file).read_bytes() for file in other
+        ]

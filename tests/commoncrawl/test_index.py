@@ -49,14 +49,19 @@ from tests.test_readme import ROOT, fences
 
 RUN = "one"
 SUBSETS = ("warc", "crawldiagnostics", "robotstxt")
-ICANN, WHOLE = PublicSuffixList(only_icann=True, accept_unknown=False), PublicSuffixList(accept_unknown=False)
+ICANN, WHOLE = (
+    PublicSuffixList(only_icann=True, accept_unknown=False),
+    PublicSuffixList(accept_unknown=False),
+)
 OWN = ("wet_filename", "wet_record_offset", "wet_record_length")
 
 
 @pytest.fixture(scope="module")
 def crawled(tmp_path_factory: pytest.TempPathFactory) -> Config:
     """A crawl of three iterations on two nodes, with texts."""
-    return crawl_of(SynthWeb(seed=3, sites=3, pages_per_site=10), tmp_path_factory.mktemp("crawled"))
+    return crawl_of(
+        SynthWeb(seed=3, sites=3, pages_per_site=10), tmp_path_factory.mktemp("crawled")
+    )
 
 
 def crawl_of(pages: SynthWeb, directory: Path) -> Config:
@@ -81,7 +86,11 @@ def stores(crawled: Config, tmp_path: Path) -> Stores:
 
 
 def folder_of(config: Config, kind: str) -> Path:
-    [found] = [path for path in (Path(config.dfs_primary) / kind).iterdir() if not path.name.startswith(".")]
+    [found] = [
+        path
+        for path in (Path(config.dfs_primary) / kind).iterdir()
+        if not path.name.startswith(".")
+    ]
     return found
 
 
@@ -166,8 +175,17 @@ def test_the_schema_is_common_crawls_and_three_columns_more(testdata: Path) -> N
     file = testdata / "ccindex" / "cc-index-schema-flat.json"
     if not file.is_file():
         pytest.skip(f"{file.name} is not there: it is third-party data, not part of the project")
-    kinds = {"string": pa.string(), "integer": pa.int32(), "short": pa.int16(), "timestamp": pa.timestamp("ms", "UTC")}
-    fields = [one for one in json.loads(file.read_text())["fields"] if one["name"] not in ("crawl", "subset")]
+    kinds = {
+        "string": pa.string(),
+        "integer": pa.int32(),
+        "short": pa.int16(),
+        "timestamp": pa.timestamp("ms", "UTC"),
+    }
+    fields = [
+        one
+        for one in json.loads(file.read_text())["fields"]
+        if one["name"] not in ("crawl", "subset")
+    ]
     assert [(one["name"], kinds[one["type"]], one["nullable"]) for one in fields] == [
         (field.name, field.type, field.nullable) for field in list(INDEX_SCHEMA)[:30]
     ]
@@ -176,7 +194,9 @@ def test_the_schema_is_common_crawls_and_three_columns_more(testdata: Path) -> N
 
 @pytest.mark.slow
 def test_each_column_of_a_thousand_rows_is_what_the_records_and_the_url_say(tmp_path: Path) -> None:
-    assert compared_rows(crawl_of(SynthWeb(seed=14, sites=12, pages_per_site=150), tmp_path)) >= 1_000
+    assert (
+        compared_rows(crawl_of(SynthWeb(seed=14, sites=12, pages_per_site=150), tmp_path)) >= 1_000
+    )
 
 
 def test_each_column_of_each_row_is_what_the_records_and_the_url_say(crawled: Config) -> None:
@@ -192,7 +212,11 @@ def compared_rows(crawled: Config) -> int:
         assert len(rows) == sum(row["subset"] == subset for row in truth.values())
         for row in rows:
             known = truth[row["warc_filename"], row["warc_record_offset"]]
-            time = known["fetch_time"] if subset != "robotstxt" else known["fetch_time"].replace(microsecond=0)
+            time = (
+                known["fetch_time"]
+                if subset != "robotstxt"
+                else known["fetch_time"].replace(microsecond=0)
+            )
             assert timedelta(0) <= time - row["fetch_time"] < timedelta(milliseconds=1)
             for name in known.keys() - {"fetch_time", "subset"}:
                 assert row[name] == known[name], (name, row["url"])
@@ -243,7 +267,9 @@ def test_requests_for_a_record_find_exactly_that_record_and_its_text(crawled: Co
 
 def cut(root: Path, row: dict[str, Any], kind: str) -> Any:
     """The one record at an offset, of a length."""
-    name, offset, length = (row[f"{kind}_{what}"] for what in ("filename", "record_offset", "record_length"))
+    name, offset, length = (
+        row[f"{kind}_{what}"] for what in ("filename", "record_offset", "record_length")
+    )
     if name is None:
         return None
     data = (root / name).read_bytes()[offset : offset + length]
@@ -255,7 +281,9 @@ def cut(root: Path, row: dict[str, Any], kind: str) -> Any:
     return found[0]
 
 
-def test_each_warc_file_has_a_wet_file_that_warcio_reads_with_right_digests(crawled: Config) -> None:
+def test_each_warc_file_has_a_wet_file_that_warcio_reads_with_right_digests(
+    crawled: Config,
+) -> None:
     root, wet = Path(crawled.dfs_primary), folder_of(crawled, "cc-wet")
     stores = open_stores(crawled)
     texts: dict[bytes, str] = {}
@@ -275,15 +303,23 @@ def test_each_warc_file_has_a_wet_file_that_warcio_reads_with_right_digests(craw
     assert len(list(wet.glob("*/*/*.wet.gz"))) == len(list(root.glob("crawl/*/[!.]*/*.warc.gz")))
 
 
-def test_rows_are_in_order_within_and_over_parts(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_in_order_within_and_over_parts(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, rows in (("GROUP_ROWS", 7), ("PART_ROWS", 14)):
         monkeypatch.setattr(index, name, rows)
     report = make_index(stores, label="small")
     folder = Path(stores.config.dfs_primary) / report.path
     for subset in SUBSETS:
         paths = sorted((folder / f"subset={subset}").iterdir())
-        assert [path.name for path in paths] == [f"part-{number:05d}.gz.parquet" for number in range(len(paths))]
-        keys = [key for path in paths for key in pq.read_table(path, columns=["url_surtkey"])[0].to_pylist()]
+        assert [path.name for path in paths] == [
+            f"part-{number:05d}.gz.parquet" for number in range(len(paths))
+        ]
+        keys = [
+            key
+            for path in paths
+            for key in pq.read_table(path, columns=["url_surtkey"])[0].to_pylist()
+        ]
         assert keys == sorted(keys, key=str.encode)
         assert len(keys) == report.counts[subset]
         files = [pq.ParquetFile(path).metadata for path in paths]
@@ -307,13 +343,34 @@ def test_a_row_group_has_no_more_bytes_than_rows_of_captures_may(
 
 QUESTIONS = {
     "by partition": ("select crawl, subset, count(*) as n from ccindex group by crawl, subset", 3),
-    "by status": ("select fetch_status, count(*) as n from ccindex where fetch_status = 404 group by all", 1),
-    "a host's records": ("select url, warc_filename from ccindex where url_host_name = '127.0.1.1'", 10),
-    "a language's records": ("select url from ccindex where subset = 'warc' and content_languages like '%eng%'", 5),
-    "types": ("select content_mime_type, sum(warc_record_length) from ccindex where subset = 'warc' group by all", 1),
-    "home pages": ("select url from ccindex where subset = 'warc' and url_path = '/' and url_query is null", 3),
-    "robots.txt": ("select url from ccindex where subset = 'robotstxt' and url_path = '/robots.txt'", 3),
-    "texts without markup": ("select wet_filename, wet_record_offset from ccindex where wet_filename is not null", 10),
+    "by status": (
+        "select fetch_status, count(*) as n from ccindex where fetch_status = 404 group by all",
+        1,
+    ),
+    "a host's records": (
+        "select url, warc_filename from ccindex where url_host_name = '127.0.1.1'",
+        10,
+    ),
+    "a language's records": (
+        "select url from ccindex where subset = 'warc' and content_languages like '%eng%'",
+        5,
+    ),
+    "types": (
+        "select content_mime_type, sum(warc_record_length) from ccindex where subset = 'warc' group by all",
+        1,
+    ),
+    "home pages": (
+        "select url from ccindex where subset = 'warc' and url_path = '/' and url_query is null",
+        3,
+    ),
+    "robots.txt": (
+        "select url from ccindex where subset = 'robotstxt' and url_path = '/robots.txt'",
+        3,
+    ),
+    "texts without markup": (
+        "select wet_filename, wet_record_offset from ccindex where wet_filename is not null",
+        10,
+    ),
 }
 """What Common Crawl's users ask, each with how many rows there are at least."""
 
@@ -322,7 +379,9 @@ def asking(config: Config) -> duckdb.DuckDBPyConnection:
     """A connection with the index as users have it: partitions are columns."""
     connection = duckdb.connect()
     files = f"{config.dfs_primary}/cc-index/*/*/*.parquet"
-    connection.execute(f"create view ccindex as select * from read_parquet('{files}', hive_partitioning=true)")
+    connection.execute(
+        f"create view ccindex as select * from read_parquet('{files}', hive_partitioning=true)"
+    )
     return connection
 
 
@@ -354,16 +413,40 @@ def test_common_crawls_own_queries_run_as_they_are(crawled: Config, testdata: Pa
 
 def test_hosts_and_urls_of_every_kind_are_divided() -> None:
     urls = (
-        *("https://www.example.co.uk/a?b=c&d", "http://a.b.c.d.e.example.com:8080/", "http://me.github.io/x/"),
-        *("http://192.0.2.1:8000/?q", "http://[2001:db8::1]:81/x", "http://[2001:db8::1]/", "http://localhost/a"),
-        *("https://xn--bcher-kva.example.de/%7Ex", "http://co.uk/", "http://x.y.internal/a?x=http://y.org/?z:1"),
+        *(
+            "https://www.example.co.uk/a?b=c&d",
+            "http://a.b.c.d.e.example.com:8080/",
+            "http://me.github.io/x/",
+        ),
+        *(
+            "http://192.0.2.1:8000/?q",
+            "http://[2001:db8::1]:81/x",
+            "http://[2001:db8::1]/",
+            "http://localhost/a",
+        ),
+        *(
+            "https://xn--bcher-kva.example.de/%7Ex",
+            "http://co.uk/",
+            "http://x.y.internal/a?x=http://y.org/?z:1",
+        ),
     )
     rows = [dict.fromkeys(CAPTURE_SCHEMA.names) for _ in urls]
     for row, url in zip(rows, urls, strict=True):
         host = re.sub(r":[0-9]+$", "", url.split("/")[2])
-        needed = {"fetch_time": datetime(2026, 1, 1, tzinfo=UTC), "fetch_status": 200, "warc_filename": "f"}
+        needed = {
+            "fetch_time": datetime(2026, 1, 1, tzinfo=UTC),
+            "fetch_status": 200,
+            "warc_filename": "f",
+        }
         places = {"warc_record_offset": 0, "warc_record_length": 1, "warc_segment": "1/a"}
-        row |= {"url": url, "host": host, "url_surtkey": surt(url), "subset": "warc", **needed, **places}
+        row |= {
+            "url": url,
+            "host": host,
+            "url_surtkey": surt(url),
+            "subset": "warc",
+            **needed,
+            **places,
+        }
     found = index_rows(pa.RecordBatch.from_pylist(rows, CAPTURE_SCHEMA)).to_pylist()
     for url, row in zip(urls, found, strict=True):
         for name, value in of_url(url).items():
@@ -391,8 +474,14 @@ def test_only_the_iterations_that_are_named(stores: Stores) -> None:
 
 
 def rows_of_label(stores: Stores, label: str) -> list[dict[str, Any]]:
-    folder = Path(stores.config.dfs_primary) / "cc-index" / f"crawl={stores.config.crawl.name}-{label}"
-    return [row for path in (folder / "subset=warc").iterdir() for row in pq.ParquetFile(path).read().to_pylist()]
+    folder = (
+        Path(stores.config.dfs_primary) / "cc-index" / f"crawl={stores.config.crawl.name}-{label}"
+    )
+    return [
+        row
+        for path in (folder / "subset=warc").iterdir()
+        for row in pq.ParquetFile(path).read().to_pylist()
+    ]
 
 
 def test_pages_that_were_dropped_are_left_out(stores: Stores) -> None:
@@ -404,7 +493,9 @@ def test_pages_that_were_dropped_are_left_out(stores: Stores) -> None:
     make_wet(stores, label="without")
     make_index(stores, label="without")
     assert url not in {row["url"] for row in rows_of_label(stores, "without")}
-    folder = Path(stores.config.dfs_primary) / "cc-wet" / f"crawl={stores.config.crawl.name}-without"
+    folder = (
+        Path(stores.config.dfs_primary) / "cc-wet" / f"crawl={stores.config.crawl.name}-without"
+    )
     assert not [path for path in folder.rglob("*.wet.gz") for record, *_ in records(path)
                 if record.rec_headers.get_header("WARC-Target-URI") == url]  # fmt: skip
 
@@ -421,14 +512,21 @@ def test_all_visible_text_and_texts_that_were_cut(stores: Stores) -> None:
     config = replace(config, text=replace(config.text, max_chars=60))
     make_wet(open_stores(config), label="all")
     folder = Path(config.dfs_primary) / "cc-wet" / f"crawl={config.crawl.name}-all"
-    found = [record for path in folder.rglob("*.wet.gz") for record, *_ in records(path) if record.rec_type[0] == "c"]
+    found = [
+        record
+        for path in folder.rglob("*.wet.gz")
+        for record, *_ in records(path)
+        if record.rec_type[0] == "c"
+    ]
     cut_ones = [one for one in found if one.rec_headers.get_header("WARC-Truncated") == "length"]
     assert cut_ones
     assert {len(one.content.decode()) for one in cut_ones} == {60}
     assert all(len(one.content.decode()) < 60 for one in found if one not in cut_ones)
 
 
-def test_texts_beyond_32_bits_go_to_a_further_wet_file(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_beyond_32_bits_go_to_a_further_wet_file(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = make_wet(stores, label="whole")
     monkeypatch.setattr(wet, "MOST_WET_BYTES", 3000)
     parts = make_wet(stores, label="parts")
@@ -438,13 +536,17 @@ def test_texts_beyond_32_bits_go_to_a_further_wet_file(stores: Stores, monkeypat
     paths = list((root / parts.path).rglob("*.wet.gz"))
     assert [path for path in paths if path.name.endswith(".part-2.warc.wet.gz")]
     kinds = {path: [record.rec_type for record, *_ in records(path)] for path in paths}
-    assert all(kinds[path] == ["warcinfo", "conversion"] for path in paths if path.stat().st_size > 3000)
+    assert all(
+        kinds[path] == ["warcinfo", "conversion"] for path in paths if path.stat().st_size > 3000
+    )
     assert {of_file[0] for of_file in kinds.values()} == {"warcinfo"}
     rows = [row for row in rows_of_label(stores, "parts") if row["wet_filename"]]
     assert len(rows) == parts.counts["records"]
     for row in rows:
         response, text = (cut(root, row, kind) for kind in ("warc", "wet"))
-        assert text.rec_headers.get_header("WARC-Refers-To") == response.rec_headers.get_header("WARC-Record-ID")
+        assert text.rec_headers.get_header("WARC-Refers-To") == response.rec_headers.get_header(
+            "WARC-Record-ID"
+        )
 
 
 @pytest.mark.parametrize("before", [0, 1_000, 30_000])
@@ -456,25 +558,37 @@ def test_the_id_of_a_record_is_found_behind_long_fields(before: int) -> None:
 
 
 def test_places_of_an_older_version_are_read(stores: Stores) -> None:
-    expected = {row["url"]: [row[name] for name in OWN[1:]] for row in rows_of(stores.config, "warc")}
+    expected = {
+        row["url"]: [row[name] for name in OWN[1:]] for row in rows_of(stores.config, "warc")
+    }
     report = make_wet(stores, label="old")
     for path in (Path(stores.config.dfs_primary) / report.path).rglob("places.parquet"):
         pq.write_table(pq.read_table(path).drop(["wet_part"]), path)
     make_index(stores, label="old")
-    assert {row["url"]: [row[name] for name in OWN[1:]] for row in rows_of_label(stores, "old")} == expected
+    assert {
+        row["url"]: [row[name] for name in OWN[1:]] for row in rows_of_label(stores, "old")
+    } == expected
 
 
-def test_an_offset_beyond_32_bits_is_an_error_before_any_work(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_offset_beyond_32_bits_is_an_error_before_any_work(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(index, "MOST_OFFSET", 2000)
     with pytest.raises(InputError, match=r"has records beyond byte 2000 .*--folders"):
         make_index(stores, label="large")
-    assert not [path for path in Path(stores.config.dfs_primary).glob("cc-index/*") if "large" in path.name]
+    assert not [
+        path for path in Path(stores.config.dfs_primary).glob("cc-index/*") if "large" in path.name
+    ]
 
 
-def test_an_offset_of_robots_txt_counts_too(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_offset_of_robots_txt_counts_too(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
     last = max(row["warc_record_offset"] for row in rows_of(stores.config, "robotstxt"))
     found = [SegmentCaptures(stores, segment).last_offset() for segment in stores.crawl.segments()]
-    offsets = [row["warc_record_offset"] for subset in SUBSETS for row in rows_of(stores.config, subset)]
+    offsets = [
+        row["warc_record_offset"] for subset in SUBSETS for row in rows_of(stores.config, subset)
+    ]
     assert max(found) == max(offsets) >= last
     monkeypatch.setattr(SegmentReader, "pages", lambda *_, **__: iter(()))
     monkeypatch.setattr(index, "MOST_OFFSET", last - 1)
@@ -487,16 +601,26 @@ def killed(config: Config, step: str, kind: str) -> None:
     {"wet": make_wet, "index": make_index}[kind](open_stores(config), label="killed")
 
 
-@pytest.mark.parametrize("step", ["commoncrawl.written", pytest.param("commoncrawl.renamed", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "step", ["commoncrawl.written", pytest.param("commoncrawl.renamed", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("kind", ["wet", "index"])
-def test_killed_at_any_step_and_run_again_the_bytes_are_the_same(stores: Stores, kind: str, step: str) -> None:
+def test_killed_at_any_step_and_run_again_the_bytes_are_the_same(
+    stores: Stores, kind: str, step: str
+) -> None:
     make = {"wet": make_wet, "index": make_index}[kind]
     make(stores, label="whole")
     assert run_forked(killed, stores.config, step, kind) == -signal.SIGKILL
     assert make(stores, label="killed").complete_already is (step == "commoncrawl.renamed")
     root = Path(stores.config.dfs_primary) / f"cc-{kind}"
-    whole, again = (root / f"crawl={stores.config.crawl.name}-{name}" for name in ("whole", "killed"))
-    files = [path.relative_to(whole) for path in whole.rglob("*") if path.is_file() and path.name != "inputs"]
+    whole, again = (
+        root / f"crawl={stores.config.crawl.name}-{name}" for name in ("whole", "killed")
+    )
+    files = [
+        path.relative_to(whole)
+        for path in whole.rglob("*")
+        if path.is_file() and path.name != "inputs"
+    ]
     assert files
     assert all((whole / path).read_bytes() == (again / path).read_bytes() for path in files)
     assert not list(root.glob(".*"))
@@ -504,7 +628,9 @@ def test_killed_at_any_step_and_run_again_the_bytes_are_the_same(stores: Stores,
 
 def killed_midway(config: Config) -> None:
     """End like a killed process once all captures are sorted and the first are to be written."""
-    pytest.MonkeyPatch().setattr(index, "index_rows", lambda _: os.kill(os.getpid(), signal.SIGKILL))
+    pytest.MonkeyPatch().setattr(
+        index, "index_rows", lambda _: os.kill(os.getpid(), signal.SIGKILL)
+    )
     make_index(open_stores(config), label="midway")
 
 
@@ -538,16 +664,34 @@ def test_in_an_object_store_the_files_are_the_same(
         for make in (make_wet, make_index):
             local = make(stores, label="same")
             assert make(stores_on(remote, stores.config), label="same") == local
-            files = [path for path in (root / local.path).rglob("*") if path.is_file() and path.name != "inputs"]
-            assert all(remote.read_bytes(str(path.relative_to(root))) == path.read_bytes() for path in files)
+            files = [
+                path
+                for path in (root / local.path).rglob("*")
+                if path.is_file() and path.name != "inputs"
+            ]
+            assert all(
+                remote.read_bytes(str(path.relative_to(root))) == path.read_bytes()
+                for path in files
+            )
         for name, value in credential_variables().items():
             monkeypatch.setenv(name, value)
-        [block] = [one for one in fences((ROOT / "docs" / "field-tools.md").read_text(), "python") if "S3File" in one]
+        [block] = [
+            one
+            for one in fences((ROOT / "docs" / "field-tools.md").read_text(), "python")
+            if "S3File" in one
+        ]
         place = f"{BUCKET}/{prefix}/cc-index"
         found: dict[str, Any] = {}
-        exec(block.replace("https://s3.example.org", server.address).replace("bucket/crawls/cc-index", place), found)
+        exec(
+            block.replace("https://s3.example.org", server.address).replace(
+                "bucket/crawls/cc-index", place
+            ),
+            found,
+        )
         assert found["ccindex"].count_rows() == sum(local.counts.values())
-    assert {f"{subset} " for subset in SUBSETS} <= set(re.findall(r"[a-z]+ ", capsys.readouterr().out))
+    assert {f"{subset} " for subset in SUBSETS} <= set(
+        re.findall(r"[a-z]+ ", capsys.readouterr().out)
+    )
 
 
 def test_each_name_of_commoncrawl_make_has_a_maker() -> None:

@@ -15,7 +15,13 @@ from crawl_lib.commoncrawl import GRAPHS_OUTPUT, make_graphs
 from crawl_lib.config import Config
 from crawl_lib.config.model import GraphsConfig
 from crawl_lib.durable import KILL_VARIABLE
-from crawl_lib.errors import DamagedFileError, NoExportError, OutputConflictError, PathNotFoundError, StoppedError
+from crawl_lib.errors import (
+    DamagedFileError,
+    NoExportError,
+    OutputConflictError,
+    PathNotFoundError,
+    StoppedError,
+)
 from crawl_lib.export import export_pages
 from crawl_lib.graph import link_export
 from crawl_lib.storage import Storage
@@ -45,7 +51,9 @@ def stores(storage: Storage, config: Config, crawl: CrawlMaker) -> Stores:
 def files_of(stores: Stores) -> dict[str, bytes]:
     """All files of graphs, hidden ones too."""
     root = Path(stores.config.dfs_primary) / "graphs"
-    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()
+    }
 
 
 def test_each_graph_is_there_with_its_files(stores: Stores) -> None:
@@ -64,12 +72,21 @@ def test_each_graph_is_there_with_its_files(stores: Stores) -> None:
 
 @pytest.mark.parametrize(
     ("make", "kinds"),
-    [(("hosts",), {"host"}), (("bv",), {"page"}), (("bv", "domains"), {"page", "domain"}), (("domains",), {"domain"})],
+    [
+        (("hosts",), {"host"}),
+        (("bv",), {"page"}),
+        (("bv", "domains"), {"page", "domain"}),
+        (("domains",), {"domain"}),
+    ],
 )
-def test_only_what_is_asked_for_is_made(stores: Stores, make: tuple[str, ...], kinds: set[str]) -> None:
+def test_only_what_is_asked_for_is_made(
+    stores: Stores, make: tuple[str, ...], kinds: set[str]
+) -> None:
     asked = replace(stores, config=replace(stores.config, graphs=GraphsConfig(make=make)))
     assert {name.split("_")[0] for name in make_graphs(asked, name="1").counts} == kinds
-    names = {name.removeprefix(f"1/{stores.config.crawl.name}-1-") for name in files_of(stores)} - {"1/inputs"}
+    names = {name.removeprefix(f"1/{stores.config.crawl.name}-1-") for name in files_of(stores)} - {
+        "1/inputs"
+    }
     assert {name.split("-")[0].split(".")[0] for name in names} == kinds
     assert any(name.endswith(".graph") for name in names) is ("bv" in make)
 
@@ -86,7 +103,9 @@ def test_made_of_something_else_it_is_an_error_that_says_what_to_do(stores: Stor
     make_graphs(stores, name="1")
     files = files_of(stores)
     other = replace(stores, config=replace(stores.config, graphs=GraphsConfig(make=("hosts",))))
-    with pytest.raises(OutputConflictError, match=r"graphs/1: .* other options \(see inputs in it\); move it away"):
+    with pytest.raises(
+        OutputConflictError, match=r"graphs/1: .* other options \(see inputs in it\); move it away"
+    ):
         make_graphs(other, name="1")
     (Path(stores.config.dfs_primary) / "graphs" / "1" / "inputs").unlink()
     with pytest.raises(OutputConflictError, match="move it away"):
@@ -94,7 +113,9 @@ def test_made_of_something_else_it_is_an_error_that_says_what_to_do(stores: Stor
     assert files_of(stores).keys() == files.keys() - {"1/inputs"}
 
 
-def test_without_an_export_or_its_arcs_there_is_a_clear_error(stores: Stores, config: Config) -> None:
+def test_without_an_export_or_its_arcs_there_is_a_clear_error(
+    stores: Stores, config: Config
+) -> None:
     with pytest.raises(PathNotFoundError, match="no such export"):
         make_graphs(stores, name="2")
     stores.storage.delete(f"{config.export.directory}/1/arcs-in.parquet")
@@ -127,19 +148,26 @@ def test_stopped_anywhere_it_leaves_nothing(stores: Stores) -> None:
     for reports in range(1, 9):
         stop, told = Event(), []
 
-        def on_progress(event: object, stop: Event = stop, told: list[object] = told, most: int = reports) -> None:
+        def on_progress(
+            event: object, stop: Event = stop, told: list[object] = told, most: int = reports
+        ) -> None:
             told.append(event)
             if len(told) == most:
                 stop.set()
 
         with pytest.raises(StoppedError):
-            make_graphs(stores_on(stores.storage, stores.config, stop=stop, on_progress=on_progress), name="1")
+            make_graphs(
+                stores_on(stores.storage, stores.config, stop=stop, on_progress=on_progress),
+                name="1",
+            )
         assert files_of(stores) == {}
     make_graphs(stores, name="1")
     assert files_of(stores) == whole
 
 
-def test_another_attempt_that_was_faster_is_success(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_attempt_that_was_faster_is_success(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other, rename = open_stores(stores.config), stores.storage.rename
     reports = []
 

@@ -39,9 +39,17 @@ def rows_of(count: int, key_bytes: int, seed: int = 1) -> Iterator[pa.Table]:
         yield pa.table({"key": keys, "time": pa.array(range(100), pa.timestamp("ms", "UTC"))})
 
 
-@pytest.mark.parametrize(("run", "piece", "runs"), [(40, 1, 3), (300, 100, 2), (2 * KB, 64, 3), (MB, KB, 64)])
+@pytest.mark.parametrize(
+    ("run", "piece", "runs"), [(40, 1, 3), (300, 100, 2), (2 * KB, 64, 3), (MB, KB, 64)]
+)
 def test_rows_come_in_order_whatever_the_sizes(
-    monkeypatch: pytest.MonkeyPatch, storage: Storage, config: Config, tmp_path: Path, run: int, piece: int, runs: int
+    monkeypatch: pytest.MonkeyPatch,
+    storage: Storage,
+    config: Config,
+    tmp_path: Path,
+    run: int,
+    piece: int,
+    runs: int,
 ) -> None:
     small_sizes(monkeypatch, run, piece, runs)
     chance = random.Random(run)
@@ -52,7 +60,9 @@ def test_rows_come_in_order_whatever_the_sizes(
     tables = (pa.table([*zip(*some, strict=True)], schema=schema) for some in parts)
     found = pa.Table.from_batches(sort_on(storage, config, tmp_path).sorted(tables), schema)
     keys = zip(found["key"].to_pylist(), found["time"].cast(pa.int64()).to_pylist(), strict=True)
-    assert list(keys) == sorted(((key, time) for key, time, _ in rows), key=lambda row: (row[0].encode(), row[1]))
+    assert list(keys) == sorted(
+        ((key, time) for key, time, _ in rows), key=lambda row: (row[0].encode(), row[1])
+    )
     assert sorted(found["n"].to_pylist()) == list(range(300))
     assert list(tmp_path.glob("*.arrow")) == []
 
@@ -63,7 +73,11 @@ def test_no_rows_are_no_batches(storage: Storage, config: Config, tmp_path: Path
 
 @pytest.mark.parametrize("key_bytes", [200, 1500, 60_000])
 def test_memory_is_bounded_in_bytes_however_long_rows_are(
-    monkeypatch: pytest.MonkeyPatch, storage: Storage, config: Config, tmp_path: Path, key_bytes: int
+    monkeypatch: pytest.MonkeyPatch,
+    storage: Storage,
+    config: Config,
+    tmp_path: Path,
+    key_bytes: int,
 ) -> None:
     small_sizes(monkeypatch, MB, 32 * KB, 4)
     before = pa.default_memory_pool()
@@ -71,7 +85,10 @@ def test_memory_is_bounded_in_bytes_however_long_rows_are(
     pa.set_memory_pool(pool)
     try:
         rows = 10 * MB // (key_bytes + 8) // 100 * 100
-        sizes = [batch.nbytes for batch in sort_on(storage, config, tmp_path).sorted(rows_of(rows, key_bytes))]
+        sizes = [
+            batch.nbytes
+            for batch in sort_on(storage, config, tmp_path).sorted(rows_of(rows, key_bytes))
+        ]
         assert sum(sizes) > 5 * MB
         assert pool.max_memory() < 6 * MB + 200 * key_bytes
         assert max(sizes) <= 4 * max(32 * KB, 2 * key_bytes)

@@ -32,7 +32,9 @@ def random_web(seed: int, pages: int = 120) -> dict[str, list[str]]:
     urls = [f"http://{host}/" for host in HOSTS]
     urls += [f"http://{chance.choice(HOSTS)}/{number}" for number in range(pages - len(HOSTS))]
     known = [*urls, "http://outside.example.org/", "http://203.0.113.9/x"]
-    web = {url: [] if "lonely" in url else chance.sample(known, chance.randrange(5)) for url in urls}
+    web = {
+        url: [] if "lonely" in url else chance.sample(known, chance.randrange(5)) for url in urls
+    }
     return {**web, urls[0]: ["http://outside.example.org/"]}
 
 
@@ -53,10 +55,16 @@ def truth_of(links: dict[str, list[str]], of: str, *, all_ends: bool = False) ->
     nodes = {url: node_of(url, of) for url in urls}
     names = sorted({name for name in nodes.values() if name}, key=str.encode)
     numbers = {name: number for number, name in enumerate(names)}
-    pairs = {(nodes[source], nodes.get(target)) for source, some in links.items() for target in some}
-    arcs = sorted((numbers[one], numbers[other]) for one, other in pairs if one and other and one != other)
+    pairs = {
+        (nodes[source], nodes.get(target)) for source, some in links.items() for target in some
+    }
+    arcs = sorted(
+        (numbers[one], numbers[other]) for one, other in pairs if one and other and one != other
+    )
     hosts = {(node_of(url, "domains"), node_of(url, "hosts")) for url in urls}
-    counts = [sum(domain == name for domain, _ in hosts) for name in names] if of == "domains" else None
+    counts = (
+        [sum(domain == name for domain, _ in hosts) for name in names] if of == "domains" else None
+    )
     return Truth(names, arcs, counts)
 
 

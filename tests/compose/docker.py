@@ -46,7 +46,9 @@ def why_not() -> str:
     return "; ".join(missing)
 
 
-def run(*command: str, check: bool = True, timeout_s: float = BUILD_S, cwd: Path = ROOT, stdin: str = "") -> str:
+def run(
+    *command: str, check: bool = True, timeout_s: float = BUILD_S, cwd: Path = ROOT, stdin: str = ""
+) -> str:
     """Run a command and return what it printed; fail with its last lines where it fails and `check`."""
     done = subprocess.run(
         command,
@@ -117,12 +119,23 @@ def make_compose() -> None:
         return
     program.parent.mkdir(parents=True, exist_ok=True)
     module = json.loads(run("go", "mod", "download", "-json", f"{COMPOSE}@{COMPOSE_VERSION}"))
-    assert module["Sum"] == COMPOSE_SUM, f"{COMPOSE} {COMPOSE_VERSION} is not what it was: {module['Sum']}"
+    assert module["Sum"] == COMPOSE_SUM, (
+        f"{COMPOSE} {COMPOSE_VERSION} is not what it was: {module['Sum']}"
+    )
     # Each dependency has its checksum in the module's own go.sum.
     flags = f"-s -w -X {COMPOSE}/internal.Version={COMPOSE_VERSION}"
     new = program.with_suffix(".new")
     run(
-        "go", "build", "-mod=readonly", "-trimpath", "-ldflags", flags, "-o", str(new), "./cmd", cwd=Path(module["Dir"])
+        "go",
+        "build",
+        "-mod=readonly",
+        "-trimpath",
+        "-ldflags",
+        flags,
+        "-o",
+        str(new),
+        "./cmd",
+        cwd=Path(module["Dir"]),
     )
     new.rename(program)
 
@@ -149,10 +162,32 @@ def make_images() -> None:
                 if not hdfs.NOT_NEEDED.search(jar.name):
                     (context / "jars" / jar.name).hardlink_to(jar)
             for target, tag in missing:
-                run("docker", "build", "--network", "host", "-q", "--target", target, "-t", tag, str(context))
+                run(
+                    "docker",
+                    "build",
+                    "--network",
+                    "host",
+                    "-q",
+                    "--target",
+                    target,
+                    "-t",
+                    tag,
+                    str(context),
+                )
     certificates = "".join(path.read_text() for path in sorted(OWN_CERTIFICATES.glob("*.crt")))
     argument = f"CERTIFICATE={certificates}"
-    run("docker", "build", "--network", "host", "-q", "--build-arg", argument, "-t", "krake:local", str(ROOT))
+    run(
+        "docker",
+        "build",
+        "--network",
+        "host",
+        "-q",
+        "--build-arg",
+        argument,
+        "-t",
+        "krake:local",
+        str(ROOT),
+    )
 
 
 def has_image(tag: str) -> bool:
@@ -172,6 +207,12 @@ def make_base() -> None:
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             if (Path("/") / path).exists():
                 shutil.copy(Path("/") / path, root / path)
-        shutil.copytree("/etc/apt/sources.list.d", root / "etc/apt/sources.list.d", dirs_exist_ok=True)
+        shutil.copytree(
+            "/etc/apt/sources.list.d", root / "etc/apt/sources.list.d", dirs_exist_ok=True
+        )
         shutil.copytree(OWN_CERTIFICATES, root / str(OWN_CERTIFICATES)[1:], dirs_exist_ok=True)
-        run("sh", "-c", f"tar -C {folder} --exclude=./var/cache/apt/archives/*.deb -c . | docker import - {BASE}")
+        run(
+            "sh",
+            "-c",
+            f"tar -C {folder} --exclude=./var/cache/apt/archives/*.deb -c . | docker import - {BASE}",
+        )

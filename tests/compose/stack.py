@@ -92,7 +92,10 @@ class Stack:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.stop()
 
@@ -119,7 +122,14 @@ class Stack:
         script = str(Path(__file__).with_name("web.py"))
         names = [word for host in HOSTS for word in ("--network-alias", host)]
         base = docker.images()["haproxy"]
-        options = ["--detach", "--name", self._web(network), "--network", f"{PROJECT}_{network}", *names]
+        options = [
+            "--detach",
+            "--name",
+            self._web(network),
+            "--network",
+            f"{PROJECT}_{network}",
+            *names,
+        ]
         mount = ["--volume", f"{script}:/web.py:ro", "--log-driver", "json-file"]
         command = ["python3", "-u", "/web.py", "0.01", str(PAGES), *HOSTS]
         docker.run("docker", "run", *options, *mount, base, *command)
@@ -140,7 +150,9 @@ class Stack:
 
     def inspect(self, service: str) -> dict[str, Any]:
         """Return what Docker knows of a service's container."""
-        found: dict[str, Any] = json.loads(docker.run("docker", "inspect", self.container(service)))[0]
+        found: dict[str, Any] = json.loads(
+            docker.run("docker", "inspect", self.container(service))
+        )[0]
         return found
 
     def health(self, service: str) -> str:
@@ -149,7 +161,11 @@ class Stack:
 
     def address(self, service: str, network: str) -> str:
         """Return a service's address on a network."""
-        return str(self.inspect(service)["NetworkSettings"]["Networks"][f"{PROJECT}_{network}"]["IPAddress"])
+        return str(
+            self.inspect(service)["NetworkSettings"]["Networks"][f"{PROJECT}_{network}"][
+                "IPAddress"
+            ]
+        )
 
     def check_rights(self, service: str, *, is_hardened: bool) -> None:
         """Fail if a container has more rights or fewer limits than the file promises."""
@@ -160,7 +176,10 @@ class Stack:
         host = self.inspect(service)["HostConfig"]
         assert host["Memory"] == host["MemorySwap"] > 0
         assert host["PidsLimit"] > 0
-        assert host["LogConfig"] == {"Type": "local", "Config": {"max-size": "10m", "max-file": "5"}}
+        assert host["LogConfig"] == {
+            "Type": "local",
+            "Config": {"max-size": "10m", "max-file": "5"},
+        }
         if is_hardened:
             assert status["NoNewPrivs"] == "1"
             assert "Read-only file system" in self.exec(service, "touch", "/opt/made", check=False)
@@ -190,7 +209,9 @@ class Stack:
         """Ask until the answer is yes."""
         end = time.monotonic() + limit_s
         while not true():
-            assert time.monotonic() < end, f"not within {limit_s:g} s: {what}\n{self.compose('ps', '--all')}"
+            assert time.monotonic() < end, (
+                f"not within {limit_s:g} s: {what}\n{self.compose('ps', '--all')}"
+            )
             time.sleep(0.5)
 
     @property
@@ -202,4 +223,6 @@ class Stack:
     def gateway(self, network: str) -> str:
         """Return this machine's address on a network."""
         template = "{{(index .IPAM.Config 0).Gateway}}"
-        return docker.run("docker", "network", "inspect", "--format", template, f"{PROJECT}_{network}").strip()
+        return docker.run(
+            "docker", "network", "inspect", "--format", template, f"{PROJECT}_{network}"
+        ).strip()

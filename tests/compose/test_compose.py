@@ -64,9 +64,22 @@ def test_no_container_but_hdfs_can_use_sudo(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize(
-    "source", ["node-a", "batch", "gate", "api-server", "scheduler", "search", "postgres", "mariadb-a", *HDFS[:2]]
+    "source",
+    [
+        "node-a",
+        "batch",
+        "gate",
+        "api-server",
+        "scheduler",
+        "search",
+        "postgres",
+        "mariadb-a",
+        *HDFS[:2],
+    ],
 )
-def test_a_container_reaches_the_networks_that_it_shares_and_no_other(stack: Stack, source: str) -> None:
+def test_a_container_reaches_the_networks_that_it_shares_and_no_other(
+    stack: Stack, source: str
+) -> None:
     """By name, and by each address that another container has on any network."""
     own = set(SERVICES[source]["networks"])
     expected, places = set(), []
@@ -115,9 +128,15 @@ print("RESULT" + json.dumps(found))
 """Signs a token of Airflow's admin with what the container knows, and asks with it."""
 
 
-def asked_as_admin(stack: Stack, service: str, host: str, *asked: tuple[str, str]) -> dict[str, int]:
+def asked_as_admin(
+    stack: Stack, service: str, host: str, *asked: tuple[str, str]
+) -> dict[str, int]:
     done = stack.exec(
-        service, "bash", "-c", f"cat > /tmp/asked && python -c '{ASK}' < /tmp/asked", stdin=json.dumps([host, *asked])
+        service,
+        "bash",
+        "-c",
+        f"cat > /tmp/asked && python -c '{ASK}' < /tmp/asked",
+        stdin=json.dumps([host, *asked]),
     )
     answers: dict[str, int] = json.loads(done.split("RESULT")[1].splitlines()[0])
     return answers
@@ -144,7 +163,9 @@ SPELLINGS = [
 
 def test_a_worker_with_its_secret_is_no_admin_of_airflow(stack: Stack) -> None:
     """The secret signs any token, as the API server shows where it is asked itself."""
-    itself = asked_as_admin(stack, "api-server", "localhost", ("GET", ADMIN), ("GET", "/edge_worker/ui/worker"))
+    itself = asked_as_admin(
+        stack, "api-server", "localhost", ("GET", ADMIN), ("GET", "/edge_worker/ui/worker")
+    )
     assert set(itself.values()) == {200}
     wanted = [("GET", path) for path in SPELLINGS] + [("PATCH", "/api/v2/dags/krake_crawl")]
     answers = asked_as_admin(stack, "node-a", "gate", *wanted)
@@ -153,7 +174,9 @@ def test_a_worker_with_its_secret_is_no_admin_of_airflow(stack: Stack) -> None:
 
 
 def test_a_worker_reaches_the_api_of_workers(stack: Stack) -> None:
-    answers = asked_as_admin(stack, "node-a", "gate", ("GET", "/edge_worker/v1/health"), ("GET", "/execution/health"))
+    answers = asked_as_admin(
+        stack, "node-a", "gate", ("GET", "/edge_worker/v1/health"), ("GET", "/execution/health")
+    )
     assert answers["GET /edge_worker/v1/health"] == 200
     assert answers["GET /execution/health"] not in {403, 502, 503}
 
@@ -188,7 +211,11 @@ def troubled(stack: Stack) -> Troubled:
     stack.signal("kill", "node-b")
     stayed = str(stack.inspect("node-b")["State"]["Status"])
     stack.signal("start", "node-b")
-    first = next(task for task in stack.api.tasks(run) if task.startswith("iteration_1.") and "commit" in task)
+    first = next(
+        task
+        for task in stack.api.tasks(run)
+        if task.startswith("iteration_1.") and "commit" in task
+    )
     stack.wait("the first iteration is over", lambda: stack.api.tasks(run)[first][0] == "success")
     began, ended = stack.api.times(run)[first]
     stack.up()
@@ -198,7 +225,11 @@ def troubled(stack: Stack) -> Troubled:
 
 
 def test_a_run_ends_well_though_servers_and_nodes_are_lost_in_it(troubled: Troubled) -> None:
-    bad = {task: state for task, state in troubled.tasks.items() if state[0] not in ("success", "skipped")}
+    bad = {
+        task: state
+        for task, state in troubled.tasks.items()
+        if state[0] not in ("success", "skipped")
+    }
     assert (troubled.state, bad) == ("success", {})
     assert troubled.requests >= len(HOSTS) * SEEDED
 
@@ -212,13 +243,19 @@ def test_a_node_whose_first_process_is_killed_comes_back_once(troubled: Troubled
     assert 1 <= troubled.restarts <= 8
 
 
-def test_a_container_that_docker_kill_ended_stays_down_until_it_is_started(troubled: Troubled) -> None:
+def test_a_container_that_docker_kill_ended_stays_down_until_it_is_started(
+    troubled: Troubled,
+) -> None:
     assert troubled.stayed == "exited"
 
 
 def test_no_task_of_a_node_is_lost_by_a_restart_of_the_api_server(troubled: Troubled) -> None:
     """Node c lost nothing else: its one try is enough."""
-    tries = {task: tried for task, (_, tried) in troubled.tasks.items() if "node-c" in task or "node_c" in task}
+    tries = {
+        task: tried
+        for task, (_, tried) in troubled.tasks.items()
+        if "node-c" in task or "node_c" in task
+    }
     assert tries
     assert max(tries.values()) <= 1
 
@@ -251,11 +288,15 @@ def test_all_services_restart(stack: Stack, troubled: Troubled) -> None:
     stack.api.sign_in("admin", stack.environment["KRAKE_WEB_PASSWORD"])
 
 
-def test_the_search_page_shows_pages_of_the_index_and_their_copies(stack: Stack, troubled: Troubled) -> None:
+def test_the_search_page_shows_pages_of_the_index_and_their_copies(
+    stack: Stack, troubled: Troubled
+) -> None:
     """It finds a new version by itself, copies that to its volume, and has no secret."""
 
     def made() -> bool:
-        with suppress(AssertionError):  # HDFS was restarted, and takes no file until it has left its safe mode
+        with suppress(
+            AssertionError
+        ):  # HDFS was restarted, and takes no file until it has left its safe mode
             stack.exec("batch", "krake", "index", "update")
             return True
         return False
@@ -272,7 +313,9 @@ def test_the_search_page_shows_pages_of_the_index_and_their_copies(stack: Stack,
     first = answer["results"][0]
     copy = httpx.get(f"{page}/cached/{first['key']}/page", timeout=60)
     assert (copy.status_code, f'<base href="{first["url"]}"' in copy.text) == (200, True)
-    assert httpx.get(f"{page}/?q=x", headers={"Host": "evil.example"}, timeout=60).status_code == 400
+    assert (
+        httpx.get(f"{page}/?q=x", headers={"Host": "evil.example"}, timeout=60).status_code == 400
+    )
     assert "krake" in stack.exec("search", "ls", "/var/lib/krake/search")
     assert "PASSWORD" not in stack.exec("search", "env")
 
@@ -283,12 +326,16 @@ def made_again(stack: Stack, troubled: Troubled) -> int:
     stack.down()
     stack.up()
     stack.serve_web()
-    run = stack.api.trigger(seeds="\n".join(f"http://{host}:8000/0" for host in HOSTS), iterations=1)
+    run = stack.api.trigger(
+        seeds="\n".join(f"http://{host}:8000/0" for host in HOSTS), iterations=1
+    )
     assert stack.api.wait_end(run) == "success"
     return stack.requests()
 
 
-def test_a_crawl_goes_on_after_down_and_up(stack: Stack, made_again: int, troubled: Troubled) -> None:
+def test_a_crawl_goes_on_after_down_and_up(
+    stack: Stack, made_again: int, troubled: Troubled
+) -> None:
     """It fetches the new page of each host, and nothing that it had before."""
     robots = len(HOSTS)
     assert len(HOSTS) <= made_again <= len(HOSTS) + robots
@@ -307,11 +354,21 @@ def test_results_can_be_copied_out(stack: Stack, made_again: int, tmp_path: Path
     """As docs/cluster.md says."""
     stack.exec("namenode", "hdfs", "dfs", "-get", "/export", "/tmp/export")
     docker.run("docker", "cp", f"{stack.container('namenode')}:/tmp/export", str(tmp_path))
-    assert {path.name for path in tmp_path.glob("export/*/*")} >= {"content", "offsets", "urlmapping", "webgraph"}
+    assert {path.name for path in tmp_path.glob("export/*/*")} >= {
+        "content",
+        "offsets",
+        "urlmapping",
+        "webgraph",
+    }
 
 
 def test_compose_leaves_one_node_by_the_small_file(stack: Stack) -> None:
-    files = ("--file", str(docker.ROOT / "docker-compose.yml"), "--file", str(docker.ROOT / "docker-compose.small.yml"))
+    files = (
+        "--file",
+        str(docker.ROOT / "docker-compose.yml"),
+        "--file",
+        str(docker.ROOT / "docker-compose.small.yml"),
+    )
     environment = ("--env-file", str(stack.directory / ".env"))
     left = docker.run("docker", "compose", *environment, *files, "config", "--services").split()
     assert set(left) == set(SERVICES) - {"node-b", "node-c", "mariadb-b", "mariadb-c"}

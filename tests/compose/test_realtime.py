@@ -57,8 +57,13 @@ class Live:
         """Return how many parts each fetcher has, as the service tells Prometheus."""
         headers = {"Authorization": f"Bearer {self.token}"}
         lines = httpx.get(f"{self.url}/metrics", headers=headers, timeout=60).text.splitlines()
-        told = dict(line.rsplit(" ", 1) for line in lines if line.startswith("krake_realtime_parts{"))
-        return [int(float(told.get(f'krake_realtime_parts{{fetcher="{name}"}}', "0"))) for name in FETCHERS.values()]
+        told = dict(
+            line.rsplit(" ", 1) for line in lines if line.startswith("krake_realtime_parts{")
+        )
+        return [
+            int(float(told.get(f'krake_realtime_parts{{fetcher="{name}"}}', "0")))
+            for name in FETCHERS.values()
+        ]
 
 
 @pytest.fixture(scope="module")
@@ -90,15 +95,22 @@ def listed(live: Live, service: str, folder: str) -> dict[str, str]:
 
 def test_each_side_has_its_own_certificates_and_no_other(live: Live) -> None:
     made = listed(live, "realtime", "/var/lib/krake/realtime/certificates")
-    files = dict.fromkeys(("ca.key", "ca.pem", "scheduler.pem", "live-1.pem", "live-2.pem"), f"{OWNER} 600")
+    files = dict.fromkeys(
+        ("ca.key", "ca.pem", "scheduler.pem", "live-1.pem", "live-2.pem"), f"{OWNER} 600"
+    )
     assert {name: found for name, found in made.items() if name} == files
     for service, name in FETCHERS.items():
         folder = f"/var/lib/krake/certificates/{name}"
         own = {"": f"{OWNER} 775", "ca.pem": f"{OWNER} 600", f"{name}.pem": f"{OWNER} 600"}
         assert listed(live, service, folder) == own
         everything = listed(live, service, "/var/lib/krake/certificates")
-        assert {file for file in everything if "." in file} == {f"{name}/ca.pem", f"{name}/{name}.pem"}
-        assert "Read-only file system" in live.stack.exec(service, "touch", f"{folder}/made", check=False)
+        assert {file for file in everything if "." in file} == {
+            f"{name}/ca.pem",
+            f"{name}/{name}.pem",
+        }
+        assert "Read-only file system" in live.stack.exec(
+            service, "touch", f"{folder}/made", check=False
+        )
 
 
 def test_a_fetcher_writes_to_its_own_volume_and_has_no_config_and_no_secret(live: Live) -> None:
@@ -106,7 +118,11 @@ def test_a_fetcher_writes_to_its_own_volume_and_has_no_config_and_no_secret(live
         assert listed(live, service, "/var/lib/krake/fetcher")[""] == f"{OWNER} 775"
         assert listed(live, service, "/var/lib/krake/realtime") == {"": f"{OWNER} 775"}
         environment = live.stack.exec(service, "env")
-        assert not any(value in environment for name, value in live.stack.environment.items() if "_PORT" not in name)
+        assert not any(
+            value in environment
+            for name, value in live.stack.environment.items()
+            if "_PORT" not in name
+        )
         assert "KRAKE_CONFIG_PATH" not in environment
 
 
@@ -122,7 +138,10 @@ def test_the_service_listens_on_one_network_and_publishes_this_port_on_loopback(
     assert httpx.get(f"{live.url}/healthz", timeout=60).status_code == 200
 
 
-ALIASES = {"realtime": ["realtime", "realtime-api"], **{service: [name] for service, name in FETCHERS.items()}}
+ALIASES = {
+    "realtime": ["realtime", "realtime-api"],
+    **{service: [name] for service, name in FETCHERS.items()},
+}
 """Other names than that of the service. A fetcher's service has addresses of two networks that fetchers share."""
 
 
@@ -133,8 +152,12 @@ def places_of(live: Live, name: str) -> dict[str, str]:
     return {f"{host}:{port}": network for host, network in found.items() for port in PORTS[name]}
 
 
-@pytest.mark.parametrize(("source", "other"), [("fetcher-1", "fetcher-2"), ("fetcher-2", "fetcher-1")])
-def test_a_fetcher_reaches_the_web_and_the_port_of_the_other_fetcher_alone(live: Live, source: str, other: str) -> None:
+@pytest.mark.parametrize(
+    ("source", "other"), [("fetcher-1", "fetcher-2"), ("fetcher-2", "fetcher-1")]
+)
+def test_a_fetcher_reaches_the_web_and_the_port_of_the_other_fetcher_alone(
+    live: Live, source: str, other: str
+) -> None:
     """By name and by address. The service reaches MariaDB and HDFS at the same addresses, so this test can fail."""
     stack = live.stack
     places = [place for name in PORTS if name != source for place in places_of(live, name)]
@@ -142,7 +165,12 @@ def test_a_fetcher_reaches_the_web_and_the_port_of_the_other_fetcher_alone(live:
     found = stack.reached(source, [*places, published, f"{HOSTS[0]}:8000"])
     shown = {f"{host}:8096" for host in (FETCHERS[other], stack.address(other, "dmz"))}
     assert found == {f"{HOSTS[0]}:8000", *shown}
-    storage = {place for name in PORTS for place, network in places_of(live, name).items() if network == "storage"}
+    storage = {
+        place
+        for name in PORTS
+        for place, network in places_of(live, name).items()
+        if network == "storage"
+    }
     storage -= {f"{stack.address('realtime', 'storage')}:8095"}
     assert storage <= stack.reached("realtime", places)
 
@@ -150,7 +178,9 @@ def test_a_fetcher_reaches_the_web_and_the_port_of_the_other_fetcher_alone(live:
 @pytest.fixture(scope="module")
 def pages(live: Live) -> dict[str, Page | None]:
     """The pages of all URLs, once both fetchers have parts."""
-    live.stack.wait("both fetchers have parts", lambda: min(live.parts()) > 0 and sum(live.parts()) == 256, 60)
+    live.stack.wait(
+        "both fetchers have parts", lambda: min(live.parts()) > 0 and sum(live.parts()) == 256, 60
+    )
     with Client(live.url, live.token) as client:
         client.submit(URLS)
         return {url: client.page(url, wait_s=60) for url in URLS}
@@ -158,17 +188,24 @@ def pages(live: Live) -> dict[str, Page | None]:
 
 def test_each_submitted_url_ends_in_a_document(pages: dict[str, Page | None]) -> None:
     documents = {url: page.document for url, page in pages.items() if page and page.document}
-    assert {url: document.outcome for url, document in documents.items()} == dict.fromkeys(URLS, "ok")
+    assert {url: document.outcome for url, document in documents.items()} == dict.fromkeys(
+        URLS, "ok"
+    )
 
 
-def test_both_fetchers_asked_the_web_and_nobody_else(live: Live, pages: dict[str, Page | None]) -> None:
-    assert set(live.stack.clients("web")) == {live.stack.address(service, "web") for service in FETCHERS}
+def test_both_fetchers_asked_the_web_and_nobody_else(
+    live: Live, pages: dict[str, Page | None]
+) -> None:
+    assert set(live.stack.clients("web")) == {
+        live.stack.address(service, "web") for service in FETCHERS
+    }
 
 
 def test_a_renewed_certificate_reaches_its_fetcher_and_the_other_stays(live: Live) -> None:
     """No fetcher is restarted, and later tests connect by the new certificate."""
     kept, renewed = (
-        (service, f"/var/lib/krake/certificates/{name}/{name}.pem") for service, name in reversed(FETCHERS.items())
+        (service, f"/var/lib/krake/certificates/{name}/{name}.pem")
+        for service, name in reversed(FETCHERS.items())
     )
     before = [live.stack.exec(service, "cat", file) for service, file in (kept, renewed)]
     live.stack.exec("realtime", "rm", "/var/lib/krake/realtime/certificates/live-1.pem")
@@ -176,7 +213,9 @@ def test_a_renewed_certificate_reaches_its_fetcher_and_the_other_stays(live: Liv
     after = [live.stack.exec(service, "cat", file) for service, file in (kept, renewed)]
     assert after[0] == before[0]
     assert after[1] != before[1]
-    assert after[1] == live.stack.exec("realtime", "cat", "/var/lib/krake/realtime/certificates/live-1.pem")
+    assert after[1] == live.stack.exec(
+        "realtime", "cat", "/var/lib/krake/realtime/certificates/live-1.pem"
+    )
 
 
 def test_fetched_pages_come_home_from_both(live: Live, pages: dict[str, Page | None]) -> None:

@@ -13,7 +13,10 @@ from crawl_lib.config.agreement import MAY_DIFFER, differences, shared_options
 def test_every_name_in_the_list_is_an_option_or_a_section(config: Config) -> None:
     known = to_mapping(config)
     names = set(known) | {
-        f"{section}.{key}" for section, part in known.items() if isinstance(part, dict) for key in part
+        f"{section}.{key}"
+        for section, part in known.items()
+        if isinstance(part, dict)
+        for key in part
     }
     assert set(MAY_DIFFER) <= names
 
@@ -49,10 +52,16 @@ def test_neither_local_options_nor_passwords_are_shared(config: Config) -> None:
     fetch = dataclasses.replace(config.fetch, proxy="http://me:s3cret@proxy:3128")
     shared = shared_options(dataclasses.replace(config, fetch=fetch))
     assert "s3cret" not in repr(shared)
-    assert not {name for name in shared if name.split(".")[0] in ("dfs", "queue", "scratch", "spark", "dfs_primary")}
+    assert not {
+        name
+        for name in shared
+        if name.split(".")[0] in ("dfs", "queue", "scratch", "spark", "dfs_primary")
+    }
 
 
-def test_differences_are_named_with_both_values_and_the_order_of_key_servers_counts(config: Config) -> None:
+def test_differences_are_named_with_both_values_and_the_order_of_key_servers_counts(
+    config: Config,
+) -> None:
     here = shared_options(config)
     there = {**here, "key_storage.servers": ["b", "a"], "fetch.robots": "ignore"}
     here |= {"key_storage.servers": ["a", "b"]}

@@ -24,11 +24,18 @@ def read(**sections: Any) -> Config:
 def test_the_documented_file_names_every_option_with_its_default() -> None:
     """`config/krake-config.yml` is the documentation: an option that is missing there, or differs, is a defect."""
     written = yaml.safe_load((ROOT / "config/krake-config.yml").read_text())
-    defaults = from_mapping({"servers": written["servers"], "dfs_primary": written["dfs_primary"]}, ROOT / "config")
+    defaults = from_mapping(
+        {"servers": written["servers"], "dfs_primary": written["dfs_primary"]}, ROOT / "config"
+    )
     assert load_config(ROOT / "config/krake-config.yml") == defaults
 
     def names(mapping: dict[str, Any]) -> set[str]:
-        return {f"{key}.{inner}" for key, value in mapping.items() if isinstance(value, dict) for inner in value}
+        return {
+            f"{key}.{inner}"
+            for key, value in mapping.items()
+            if isinstance(value, dict)
+            for inner in value
+        }
 
     assert names(written) == names(to_mapping(defaults))
 
@@ -94,49 +101,106 @@ def host(kind: str = "domain", value: str = "example.org", **more: Any) -> dict[
             {"fetch": {"host_delay": 1}},
             r"fetch\.host_delay: unknown option; the nearest valid one is fetch\.host_delay_s",
         ),
-        ({"fetch": {"connections": "many"}}, r"fetch\.connections: must be a whole number, not 'many'"),
+        (
+            {"fetch": {"connections": "many"}},
+            r"fetch\.connections: must be a whole number, not 'many'",
+        ),
         ({"fetch": {"connections": True}}, r"fetch\.connections: must be a whole number, not True"),
         ({"fetch": {"verify_tls": 1}}, r"fetch\.verify_tls: must be true or false, not 1"),
-        ({"fetch": {"connections": None}}, r"fetch\.connections: must be a whole number, not nothing"),
+        (
+            {"fetch": {"connections": None}},
+            r"fetch\.connections: must be a whole number, not nothing",
+        ),
         ({"fetch": {"host_delay_s": -1}}, r"fetch\.host_delay_s: must be at least 0, not -1"),
-        ({"fetch": {"host_delay_s": float("nan")}}, r"fetch\.host_delay_s: must be a number of finite size, not nan"),
-        ({"batch": {"time_limit_s": float("inf")}}, r"batch\.time_limit_s: must be a number of finite size, not inf"),
-        ({"fetch": {"user_agent": "my crawler"}}, r"fetch\.user_agent: 'my crawler' must be the name alone, as robots"),
+        (
+            {"fetch": {"host_delay_s": float("nan")}},
+            r"fetch\.host_delay_s: must be a number of finite size, not nan",
+        ),
+        (
+            {"batch": {"time_limit_s": float("inf")}},
+            r"batch\.time_limit_s: must be a number of finite size, not inf",
+        ),
+        (
+            {"fetch": {"user_agent": "my crawler"}},
+            r"fetch\.user_agent: 'my crawler' must be the name alone, as robots",
+        ),
         (
             {"fetch": {"user_agent": "krake/1.0"}},
             r"fetch\.user_agent: 'krake/1\.0' must be the name alone, .* fetch\.cont",
         ),
         ({"fetch": {"contact": "me\r\nX-Evil: 1"}}, r"fetch\.contact: .* does not match"),
         *(
-            ({"fetch": {"contact": text}}, r"fetch\.contact: .* is neither a mail address .* nor a URL")
+            (
+                {"fetch": {"contact": text}},
+                r"fetch\.contact: .* is neither a mail address .* nor a URL",
+            )
             for text in NO_CONTACT
         ),
-        ({"fetch": {"allow_networks": ["127.0.0.300"]}}, r"fetch\.allow_networks\[0\]: is not a network"),
-        ({"fetch": {"allow_networks": ["127.0.0.1/8"]}}, r"\[0\]: '127\.0\.0\.1/8' has bits .*: write 127\.0\.0\.0/8$"),
-        ({"fetch": {"allow_networks": ["fd00::1/64"]}}, r"\[0\]: 'fd00::1/64' has bits .*: write fd00::/64$"),
+        (
+            {"fetch": {"allow_networks": ["127.0.0.300"]}},
+            r"fetch\.allow_networks\[0\]: is not a network",
+        ),
+        (
+            {"fetch": {"allow_networks": ["127.0.0.1/8"]}},
+            r"\[0\]: '127\.0\.0\.1/8' has bits .*: write 127\.0\.0\.0/8$",
+        ),
+        (
+            {"fetch": {"allow_networks": ["fd00::1/64"]}},
+            r"\[0\]: 'fd00::1/64' has bits .*: write fd00::/64$",
+        ),
         ({"fetch": {"hosts": {}}}, r"fetch\.hosts: must be a list, not \{\}"),
-        ({"fetch": {"hosts": [{"kind": "domain"}]}}, r"fetch\.hosts\[0\]\.value: is missing, and has no default"),
-        ({"fetch": {"hosts": [host("glob", "*.a")]}}, r"fetch\.hosts\[0\]\.kind: must be one of regex, domain"),
-        ({"fetch": {"hosts": [host("regex", "(")]}}, r"fetch\.hosts\[0\]\.value: '\(' is not a regular expression"),
-        ({"fetch": {"hosts": [host("domain", "*.a.b")]}}, r"fetch\.hosts\[0\]\.value: '\*\.a\.b' is no host as URLs"),
-        ({"fetch": {"hosts": [host("domain", "A.b")]}}, r"fetch\.hosts\[0\]\.value: 'A\.b' is no host as URLs"),
-        ({"fetch": {"hosts": [host("domain", "a:80")]}}, r"fetch\.hosts\[0\]\.value: 'a:80' is no host as URLs"),
-        ({"fetch": {"hosts": [host(delay_s=-1)]}}, r"fetch\.hosts\[0\]\.delay_s: must be at least 0, not -1"),
+        (
+            {"fetch": {"hosts": [{"kind": "domain"}]}},
+            r"fetch\.hosts\[0\]\.value: is missing, and has no default",
+        ),
+        (
+            {"fetch": {"hosts": [host("glob", "*.a")]}},
+            r"fetch\.hosts\[0\]\.kind: must be one of regex, domain",
+        ),
+        (
+            {"fetch": {"hosts": [host("regex", "(")]}},
+            r"fetch\.hosts\[0\]\.value: '\(' is not a regular expression",
+        ),
+        (
+            {"fetch": {"hosts": [host("domain", "*.a.b")]}},
+            r"fetch\.hosts\[0\]\.value: '\*\.a\.b' is no host as URLs",
+        ),
+        (
+            {"fetch": {"hosts": [host("domain", "A.b")]}},
+            r"fetch\.hosts\[0\]\.value: 'A\.b' is no host as URLs",
+        ),
+        (
+            {"fetch": {"hosts": [host("domain", "a:80")]}},
+            r"fetch\.hosts\[0\]\.value: 'a:80' is no host as URLs",
+        ),
+        (
+            {"fetch": {"hosts": [host(delay_s=-1)]}},
+            r"fetch\.hosts\[0\]\.delay_s: must be at least 0, not -1",
+        ),
         (
             {"fetch": {"hosts": [host(delay=1)]}},
             r"fetch\.hosts\[0\]\.delay: unknown option; .*\.delay_s",
         ),
-        ({"fetch": {"hosts": [host(), host(connections=2)]}}, r"hosts\[1\]\.connections: more than 1 needs a .*of 0"),
+        (
+            {"fetch": {"hosts": [host(), host(connections=2)]}},
+            r"hosts\[1\]\.connections: more than 1 needs a .*of 0",
+        ),
         (
             {"fetch": {"host_delay_s": 0, "connections_per_host": 2, "hosts": [host(delay_s=1)]}},
             r"hosts\[0\]\.connections: more than 1 needs a fetch\.hosts\[0\]\.delay_s of 0",
         ),
-        ({"fetch": {"connections_per_host": 2}}, r"fetch\.connections_per_host: more than 1 needs a .* of 0"),
+        (
+            {"fetch": {"connections_per_host": 2}},
+            r"fetch\.connections_per_host: more than 1 needs a .* of 0",
+        ),
         (
             {"fetch": {"adaptive_delay_factor": 2, "hosts": [host(delay_s=0, connections=2)]}},
             r"hosts\[0\]\.connections: more than 1 needs a fetch\.adaptive_delay_factor of null",
         ),
-        ({"frontier": {"routing": "random"}}, r"frontier\.routing: must be one of host, local, not 'random'"),
+        (
+            {"frontier": {"routing": "random"}},
+            r"frontier\.routing: must be one of host, local, not 'random'",
+        ),
         ({"servers": []}, r"servers: must name at least one"),
         ({"servers": ["a", "a"]}, r"servers: names 'a' twice"),
         ({"servers": ["../a"]}, r"servers\[0\]: '\.\./a' does not match"),
@@ -150,16 +214,28 @@ def host(kind: str = "domain", value: str = "example.org", **more: Any) -> dict[
         ),
         ({"servers": "node-a"}, r"servers: must be a list, not 'node-a'"),
         ({"servers": ["a", "default"]}, r"servers: 'default' is the name of Airflow's queue"),
-        ({"key_storage": {"replication": 2}}, r"key_storage\.replication: 2 replicas need as many servers"),
-        ({"key_storage": {"servers": ["db1", "x/0.sqlite"]}}, r"key_storage\.servers: .* cannot be mixed"),
-        ({"export": {"directory": "crawl"}}, r"export\.directory: must differ from crawl\.directory"),
+        (
+            {"key_storage": {"replication": 2}},
+            r"key_storage\.replication: 2 replicas need as many servers",
+        ),
+        (
+            {"key_storage": {"servers": ["db1", "x/0.sqlite"]}},
+            r"key_storage\.servers: .* cannot be mixed",
+        ),
+        (
+            {"export": {"directory": "crawl"}},
+            r"export\.directory: must differ from crawl\.directory",
+        ),
         ({"text": {"directory": "crawl/"}}, r"text\.directory: must differ from crawl\.directory"),
         ({"text": {"directory": "export"}}, r"text\.directory: must differ from export\.directory"),
         (
             {"urls": {"rules": [{"action": "?", "kind": "regex", "value": "x"}]}},
             r"urls\.rules\[0\]\.action: must be one of",
         ),
-        ({"urls": {"rules": [{"action": "+", "value": "x"}]}}, r"rules\[0\]\.kind: is missing, and has no default"),
+        (
+            {"urls": {"rules": [{"action": "+", "value": "x"}]}},
+            r"rules\[0\]\.kind: is missing, and has no default",
+        ),
         ({"crawl": []}, r"crawl: must be a mapping of options, not \[\]"),
         ({"fetch": {"hosts": [3]}}, r"fetch\.hosts\[0\]: must be a mapping of options, not 3"),
     ],
@@ -205,7 +281,9 @@ def test_a_schedule_that_is_no_cron_expression_is_named(tmp_path: Path, schedule
     """Airflow would take the DAG away, and say so at a place where few people look."""
     file = tmp_path / "crawl.yml"
     file.write_text(f"servers: [a]\ndfs_primary: dfs\ncrawl: {{schedule: {schedule!r}}}\n")
-    with pytest.raises(ConfigError, match=re.escape(f"crawl.schedule: {schedule!r} is not a cron expression, such")):
+    with pytest.raises(
+        ConfigError, match=re.escape(f"crawl.schedule: {schedule!r} is not a cron expression, such")
+    ):
         load_config(file)
     file.write_text("servers: [a]\ndfs_primary: dfs\ncrawl: {schedule: '17 3 * * 1-5'}\n")
     assert load_config(file).crawl.schedule == "17 3 * * 1-5"
@@ -215,7 +293,9 @@ def test_a_schedule_that_is_no_cron_expression_is_named(tmp_path: Path, schedule
 def test_a_schedule_that_never_comes_is_refused(tmp_path: Path, schedule: str) -> None:
     file = tmp_path / "crawl.yml"
     file.write_text(f"servers: [a]\ndfs_primary: dfs\ncrawl: {{schedule: {schedule!r}}}\n")
-    with pytest.raises(ConfigError, match=re.escape(f"crawl.schedule: {schedule!r} names a day that no year has")):
+    with pytest.raises(
+        ConfigError, match=re.escape(f"crawl.schedule: {schedule!r} names a day that no year has")
+    ):
         load_config(file)
     file.write_text("servers: [a]\ndfs_primary: dfs\ncrawl: {schedule: '0 0 29 2 *'}\n")
     assert load_config(file).crawl.schedule == "0 0 29 2 *"
@@ -226,7 +306,10 @@ def test_a_schedule_of_more_than_five_fields_is_refused(tmp_path: Path, schedule
     """Airflow takes the sixth field for the second."""
     file = tmp_path / "crawl.yml"
     file.write_text(f"servers: [a]\ndfs_primary: dfs\ncrawl: {{schedule: {schedule!r}}}\n")
-    with pytest.raises(ConfigError, match=re.escape(f"crawl.schedule: {schedule!r} has more than five fields; write")):
+    with pytest.raises(
+        ConfigError,
+        match=re.escape(f"crawl.schedule: {schedule!r} has more than five fields; write"),
+    ):
         load_config(file)
     file.write_text("servers: [a]\ndfs_primary: dfs\ncrawl: {schedule: '@daily'}\n")
     assert load_config(file).crawl.schedule == "@daily"
@@ -249,7 +332,11 @@ def test_relative_paths_are_relative_to_the_config_file() -> None:
 
 def test_addresses_are_not_taken_for_paths() -> None:
     config = from_mapping(
-        {**LEAST, "dfs_primary": "http://nn1:9870;http://nn2:9870", "key_storage": {"servers": ["db1", "db2:3307"]}},
+        {
+            **LEAST,
+            "dfs_primary": "http://nn1:9870;http://nn2:9870",
+            "key_storage": {"servers": ["db1", "db2:3307"]},
+        },
         Path("/base"),
     )
     assert config.dfs_primary == "http://nn1:9870;http://nn2:9870"
@@ -258,14 +345,24 @@ def test_addresses_are_not_taken_for_paths() -> None:
 
 def test_mapping_and_config_round_trip() -> None:
     config = read(
-        urls={"rules": [{"action": "-", "kind": "suffix", "value": ".zip"}]}, export={"mime_types": ["text/*"]}
+        urls={"rules": [{"action": "-", "kind": "suffix", "value": ".zip"}]},
+        export={"mime_types": ["text/*"]},
     )
     assert from_mapping(to_mapping(config), Path("/elsewhere")) == config
 
 
-@pytest.mark.parametrize("value", ["a", "example.org", "xn--bcher-kva.example", "127.0.0.1", "[::1]", "a_b.test"])
+@pytest.mark.parametrize(
+    "value", ["a", "example.org", "xn--bcher-kva.example", "127.0.0.1", "[::1]", "a_b.test"]
+)
 def test_a_host_of_fetch_hosts_is_written_as_urls_have_it(value: str) -> None:
-    config = read(fetch={"hosts": [host(value=value, delay_s=0, connections=4), host("regex", r"\.a$", delay_s=5)]})
+    config = read(
+        fetch={
+            "hosts": [
+                host(value=value, delay_s=0, connections=4),
+                host("regex", r"\.a$", delay_s=5),
+            ]
+        }
+    )
     assert (config.fetch.hosts[0].delay_s, config.fetch.hosts[1].connections) == (0.0, None)
     assert from_mapping(to_mapping(config), Path("/elsewhere")) == config
 
@@ -275,7 +372,9 @@ def test_config_is_frozen() -> None:
         read().fetch.host_delay_s = 0  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("text", ["servers: [a", "\x00", "- 1\n- 2\n", "", "fetch: 2024-99-99\n", "[" * 5000])
+@pytest.mark.parametrize(
+    "text", ["servers: [a", "\x00", "- 1\n- 2\n", "", "fetch: 2024-99-99\n", "[" * 5000]
+)
 def test_a_file_that_is_no_config_is_one_clear_line(tmp_path: Path, text: str) -> None:
     file = tmp_path / "bad.yml"
     file.write_text(text)
@@ -287,8 +386,14 @@ def test_a_file_that_is_no_config_is_one_clear_line(tmp_path: Path, text: str) -
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("fetch: {robots: obey}\nfetch:\n  contact: me\n", "fetch: is there twice, in lines 3 and 4"),
-        ("fetch:\n  robots: obey\n  robots: ignore\n", r"fetch\.robots: is there twice, in lines 4 and 5"),
+        (
+            "fetch: {robots: obey}\nfetch:\n  contact: me\n",
+            "fetch: is there twice, in lines 3 and 4",
+        ),
+        (
+            "fetch:\n  robots: obey\n  robots: ignore\n",
+            r"fetch\.robots: is there twice, in lines 4 and 5",
+        ),
     ],
 )
 def test_what_stands_twice_is_refused(text: str, message: str, tmp_path: Path) -> None:
@@ -302,13 +407,17 @@ def test_what_stands_twice_is_refused(text: str, message: str, tmp_path: Path) -
 def test_who_names_no_config_is_told_which_are_beside_it(tmp_path: Path) -> None:
     (tmp_path / "mine.yml").write_text("")
     (tmp_path / "other.yml").write_text("")
-    with pytest.raises(ConfigError, match=r"mien\.yml: cannot be read \(there are mine\.yml, other\.yml\): No such"):
+    with pytest.raises(
+        ConfigError, match=r"mien\.yml: cannot be read \(there are mine\.yml, other\.yml\): No such"
+    ):
         load_config(tmp_path / "mien.yml")
 
 
 def test_a_missing_file_names_the_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KRAKE_CONFIG_PATH", str(tmp_path / "none.yml"))
-    with pytest.raises(ConfigError, match=r"none\.yml: no such config file \(KRAKE_CONFIG_PATH names"):
+    with pytest.raises(
+        ConfigError, match=r"none\.yml: no such config file \(KRAKE_CONFIG_PATH names"
+    ):
         load_config()
 
 
@@ -317,14 +426,24 @@ def test_a_folder_of_configs_is_for_airflow_and_a_command_needs_one_of_them(
 ) -> None:
     monkeypatch.setenv("KRAKE_CONFIG_PATH", str(tmp_path))
     for path in (None, tmp_path):
-        with pytest.raises(ConfigError, match=r"is a folder; name one config in it \(krake --config FILE"):
+        with pytest.raises(
+            ConfigError, match=r"is a folder; name one config in it \(krake --config FILE"
+        ):
             load_config(path)
 
 
 def test_a_section_is_compared_hashed_and_shown_by_its_values() -> None:
     config = read()
     one, same, other = config.export, read().export, dataclasses.replace(config.export, keep=7)
-    assert (one == same, hash(one) == hash(same), other == one, one == config.inject) == (True, True, False, False)
-    assert repr(other) == f"ExportConfig({', '.join(f'{name}={value!r}' for name, value in vars(other).items())})"
+    assert (one == same, hash(one) == hash(same), other == one, one == config.inject) == (
+        True,
+        True,
+        False,
+        False,
+    )
+    assert (
+        repr(other)
+        == f"ExportConfig({', '.join(f'{name}={value!r}' for name, value in vars(other).items())})"
+    )
     with pytest.raises(dataclasses.FrozenInstanceError):
         other.keep = 8  # type: ignore[misc]

@@ -53,7 +53,9 @@ def test_make_crawl_without_seeds_is_the_demo_only_where_no_crawl_is(
 ) -> None:
     leave_out(places, count, monkeypatch)
     is_last = count == len(IN_ORDER) - 1
-    assert run._config_path(run.parser().parse_args([])) == (run.DEMO_CONFIG if is_last else places[count])
+    assert run._config_path(run.parser().parse_args([])) == (
+        run.DEMO_CONFIG if is_last else places[count]
+    )
 
 
 def test_what_a_command_names_comes_first(places: list[Path]) -> None:
@@ -78,17 +80,23 @@ def test_of_several_crawls_none_is_chosen(
 
 def test_a_variable_that_names_nothing_is_not_passed_over(places: list[Path]) -> None:
     places[0].unlink()
-    with pytest.raises(ConfigError, match=r"named\.yml: no such config file \(KRAKE_CONFIG_PATH names it\)"):
+    with pytest.raises(
+        ConfigError, match=r"named\.yml: no such config file \(KRAKE_CONFIG_PATH names it\)"
+    ):
         load_config()
 
 
-def test_an_empty_variable_names_nothing(places: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_variable_names_nothing(
+    places: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KRAKE_CONFIG_PATH", "")
     assert find_config_path(os.environ) == places[1]
 
 
 @pytest.mark.parametrize("name", ["mine.yml", "crawls", "config"])
-def test_what_is_no_file_is_no_config(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_file_is_no_config(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "mine").mkdir()
     monkeypatch.chdir(tmp_path / "mine")
     monkeypatch.delenv("KRAKE_CONFIG_PATH", raising=False)
@@ -96,7 +104,10 @@ def test_what_is_no_file_is_no_config(name: str, tmp_path: Path, monkeypatch: py
         Path(name).mkdir()
     else:
         Path(name).write_text(TEXT)
-    with pytest.raises(ConfigError, match=r"there is neither mine\.yml nor .* make a crawl \(krake init crawls/NAME\)"):
+    with pytest.raises(
+        ConfigError,
+        match=r"there is neither mine\.yml nor .* make a crawl \(krake init crawls/NAME\)",
+    ):
         find_config_path(os.environ)
 
 
@@ -111,7 +122,9 @@ def test_dags_fall_back_on_the_project(tmp_path: Path, monkeypatch: pytest.Monke
     assert settings.config_path(os.environ) == place
 
 
-def test_a_working_directory_that_is_gone_is_an_error_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_working_directory_that_is_gone_is_an_error_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     monkeypatch.delenv("KRAKE_CONFIG_PATH", raising=False)
@@ -120,7 +133,9 @@ def test_a_working_directory_that_is_gone_is_an_error_of_ours(tmp_path: Path, mo
         find_config_path(os.environ)
 
 
-def test_a_path_is_relative_where_that_is_shorter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_is_relative_where_that_is_shorter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "a")
     assert short_path(tmp_path / "a" / "b" / "b.yml") == "b/b.yml"

@@ -37,7 +37,11 @@ TRIES = 3
 
 def files(contender: str) -> dict[str, bytes]:
     """Return what is in a contender's folder: names that both have, and one that the other has not."""
-    return {"manifest.json": contender.encode(), "pages": contender.encode() * 10, contender: b"own"}
+    return {
+        "manifest.json": contender.encode(),
+        "pages": contender.encode() * 10,
+        contender: b"own",
+    }
 
 
 def main() -> None:
@@ -60,7 +64,9 @@ def main() -> None:
                 go_on.wait(LIMIT_S)
 
         try:
-            return _rename(lambda **more: store(root, times, clock=clock, **more), job["contender"], hook)
+            return _rename(
+                lambda **more: store(root, times, clock=clock, **more), job["contender"], hook
+            )
         finally:
             if left[0] >= 0:
                 waiting.release()
@@ -104,7 +110,13 @@ def contend(server: S3Server, every_stop: Sequence[int], *, waits: bool = False)
 
     def started(contender: str, stops: Sequence[int]) -> subprocess.Popen[str]:
         slept_s = 0.0 if waits else STOPPED_S
-        job = {"address": server.address, "contender": contender, "roots": roots, "stops": [*stops], "slept_s": slept_s}
+        job = {
+            "address": server.address,
+            "contender": contender,
+            "roots": roots,
+            "stops": [*stops],
+            "slept_s": slept_s,
+        }
         return _start({**job, "times": asdict(times[contender])})
 
     won = {"a": 0, "b": 0}
@@ -123,7 +135,9 @@ def contend(server: S3Server, every_stop: Sequence[int], *, waits: bool = False)
         for number, root in enumerate(roots):
             story = (first + number, stops[number], ends["a"][number], ends["b"][number])
             winner = _winner(server, root, story)
-            assert ends["ab".replace(winner, "")][number] != "", story  # the answer to the winner may be lost
+            assert ends["ab".replace(winner, "")][number] != "", (
+                story
+            )  # the answer to the winner may be lost
             won[winner] += 1
     return won
 

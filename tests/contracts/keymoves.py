@@ -52,7 +52,9 @@ class KeyMovesContract:
         def make(count):
             for number in range(len(made), len(made) + count):
                 switch = Switch(new_server())
-                switch.name = f"server-{number}"  # a name of its own, also where all are one MariaDB
+                switch.name = (
+                    f"server-{number}"  # a name of its own, also where all are one MariaDB
+                )
                 made.append(switch)
             return made[-count:]
 
@@ -77,7 +79,9 @@ class KeyMovesContract:
 
     # Rings
 
-    def test_the_first_use_writes_notes_and_the_same_ring_is_accepted_under_other_names(self, filled):
+    def test_the_first_use_writes_notes_and_the_same_ring_is_accepted_under_other_names(
+        self, filled
+    ):
         store = filled(3, 2)
         notes = [read_ring(server) for server in store.servers]
         assert [(note.place, len(note.ring.names), note.ring.replication) for note in notes] == [
@@ -102,7 +106,9 @@ class KeyMovesContract:
         assert "key_storage" in (ShardedKeyStore(chosen, replication).ring_problem() or "")
         store.require_ring()
 
-    def test_keys_of_another_crawl_are_refused_and_those_of_before_get_a_name(self, filled, servers):
+    def test_keys_of_another_crawl_are_refused_and_those_of_before_get_a_name(
+        self, filled, servers
+    ):
         """Also by a change of the key servers, which would take all of them along."""
         old = filled(2, 1)
         assert [read_ring(server).ring.crawl for server in old.servers] == [None, None]
@@ -143,10 +149,18 @@ class KeyMovesContract:
 
     def holds(self, store: ShardedKeyStore) -> None:
         """Each key is on its servers, there only, in its state; and everybody may use them."""
-        expected = dict.fromkeys(KEYS, QUEUED) | dict.fromkeys(KEYS[::3], CRAWLED) | dict.fromkeys(KEYS[::7], GONE)
+        expected = (
+            dict.fromkeys(KEYS, QUEUED)
+            | dict.fromkeys(KEYS[::3], CRAWLED)
+            | dict.fromkeys(KEYS[::7], GONE)
+        )
         count = len(store.servers)
         for place, server in enumerate(store.servers):
-            own = {key: int(expected[key]) for key in KEYS if place in replicas(key, count, store.replication)}
+            own = {
+                key: int(expected[key])
+                for key in KEYS
+                if place in replicas(key, count, store.replication)
+            }
             assert dict(server.scan(LOWEST, HIGHEST)) == own
         store.require_ring()
         assert check(store).ok
@@ -169,7 +183,9 @@ class KeyMovesContract:
         old = filled(before, replication)
         pool = [*old.servers, *servers(max([0, *(number + 1 - before for number in chosen)]) or 1)]
         store = ShardedKeyStore([pool[number] for number in chosen], to)
-        if set(chosen) & set(range(before)):  # servers that are all new and empty look like a new crawl's
+        if set(chosen) & set(
+            range(before)
+        ):  # servers that are all new and empty look like a new crawl's
             with pytest.raises(KeyTablesError, match="krake keys reshard"):
                 store.require_ring()
         rows = [rows_of(server) for server in old.servers]
@@ -183,11 +199,15 @@ class KeyMovesContract:
                 1
                 for key in KEYS
                 if place in replicas(key, len(chosen), to)
-                and not (chosen[place] < before and chosen[place] in replicas(key, before, replication))
+                and not (
+                    chosen[place] < before and chosen[place] in replicas(key, before, replication)
+                )
             )
             for place, server in enumerate(store.servers)
         }
-        assert done.copied == {name: count for name, count in moved.items() if count}, "only what must move was moved"
+        assert done.copied == {name: count for name, count in moved.items() if count}, (
+            "only what must move was moved"
+        )
         for number, server in enumerate(old.servers):
             if number not in chosen:
                 assert server.counts() == {}, "who left has no keys any more"
@@ -234,7 +254,8 @@ class KeyMovesContract:
         self.holds(store)
 
     @pytest.mark.parametrize(
-        ("method", "times"), [("prefix_sums", 5), ("insert", 1), ("insert", 12), ("delete", 1), ("delete", 12)]
+        ("method", "times"),
+        [("prefix_sums", 5), ("insert", 1), ("insert", 12), ("delete", 1), ("delete", 12)],
     )
     def test_it_stops_behind_the_statement_that_runs_and_goes_on_when_it_is_run_again(
         self, filled, servers, monkeypatch, method, times
@@ -272,7 +293,9 @@ class KeyMovesContract:
         self.holds(store)
 
     @pytest.mark.parametrize("step_before", ["keys.reshard.copied", "keys.reshard.deleted"])
-    def test_what_a_task_that_runs_on_inserts_is_not_lost(self, filled, servers, monkeypatch, step_before):
+    def test_what_a_task_that_runs_on_inserts_is_not_lost(
+        self, filled, servers, monkeypatch, step_before
+    ):
         """Each range gets two keys after it was copied, before or after it is deleted where it was."""
         old = filled(2, 1)
         store = ShardedKeyStore([*old.servers, *servers(1)], 1)
@@ -295,7 +318,9 @@ class KeyMovesContract:
         assert report.copied.total() == report.deleted.total()
 
     @pytest.mark.parametrize("step_before", ["keys.reshard.copied", "keys.reshard.deleted"])
-    def test_what_a_task_that_runs_on_marks_is_not_lost(self, filled, servers, monkeypatch, step_before):
+    def test_what_a_task_that_runs_on_marks_is_not_lost(
+        self, filled, servers, monkeypatch, step_before
+    ):
         """In each range a key that waits is fetched after it was copied, before or after it is deleted where it was."""
         old = filled(2, 1)
         store = ShardedKeyStore([*old.servers, *servers(1)], 1)
@@ -318,7 +343,9 @@ class KeyMovesContract:
         assert check(store).ok
         assert 0 < report.raised.total() < len(marked), "of keys that moved"
 
-    def test_a_task_that_has_opened_the_tables_before_is_refused_soon(self, filled, servers, monkeypatch):
+    def test_a_task_that_has_opened_the_tables_before_is_refused_soon(
+        self, filled, servers, monkeypatch
+    ):
         now = [0.0]
         old = filled(2, 1)
         running = ShardedKeyStore(old.servers, 1, clock=lambda: now[0])
@@ -328,7 +355,12 @@ class KeyMovesContract:
             reshard(ShardedKeyStore([*old.servers, *servers(1)], 1))
         running.unknown(KEYS[:1])
         now[0] += LOOK_S
-        requests = (running.unknown, running.insert, running.claim, lambda keys: running.set_state(keys, CRAWLED))
+        requests = (
+            running.unknown,
+            running.insert,
+            running.claim,
+            lambda keys: running.set_state(keys, CRAWLED),
+        )
         for request in requests:
             with pytest.raises(KeyTablesError, match="under way"):
                 request(KEYS[:1])
@@ -382,7 +414,9 @@ class KeyMovesContract:
         reshard(store)
         self.holds(store)
 
-    def test_a_server_that_was_away_during_changes_is_not_used_in_its_old_place(self, filled, servers):
+    def test_a_server_that_was_away_during_changes_is_not_used_in_its_old_place(
+        self, filled, servers
+    ):
         """Where it was another one is since: that its keys are old, only the generation of its note tells."""
         first, second, away = filled(3, 2).servers
         away.down = True
@@ -390,7 +424,9 @@ class KeyMovesContract:
         reshard(ShardedKeyStore([first, second, *servers(1)], 2))
         away.down = False
         store = ShardedKeyStore([first, second, away], 2)
-        with pytest.raises(KeyTablesError, match=f"{away.name}: was away while the key servers were changed"):
+        with pytest.raises(
+            KeyTablesError, match=f"{away.name}: was away while the key servers were changed"
+        ):
             store.require_ring()
         away.create(drop=True)
         store.require_ring()
@@ -454,7 +490,9 @@ class KeyMovesContract:
         assert load_keys(other, tmp_path / "keys.dump").added == 0
         assert dump_keys(other, tmp_path / "again.dump").keys == len(KEYS)
 
-    def test_a_dump_does_without_a_server_that_others_stand_for_and_no_other(self, filled, tmp_path):
+    def test_a_dump_does_without_a_server_that_others_stand_for_and_no_other(
+        self, filled, tmp_path
+    ):
         store = filled(3, 2)
         store.servers[2].down = True
         assert dump_keys(store, tmp_path / "keys.dump").keys == len(KEYS)
@@ -476,7 +514,9 @@ class KeyMovesContract:
             lambda data: b"",
         ],
     )
-    def test_a_damaged_dump_is_refused_and_no_key_of_it_arrives(self, filled, servers, tmp_path, damage):
+    def test_a_damaged_dump_is_refused_and_no_key_of_it_arrives(
+        self, filled, servers, tmp_path, damage
+    ):
         path = tmp_path / "keys.dump"
         dump_keys(filled(1, 1), path)
         path.write_bytes(damage(path.read_bytes()))
@@ -497,7 +537,9 @@ class KeyMovesContract:
             ([[(1, 1)]], 2, "has 1 keys, and its end says otherwise"),
         ],
     )
-    def test_a_dump_that_another_program_wrote_wrong_is_refused(self, blocks, total, says, filled, tmp_path):
+    def test_a_dump_that_another_program_wrote_wrong_is_refused(
+        self, blocks, total, says, filled, tmp_path
+    ):
         """Whole by its digest, and no dump of keys."""
         data = bytearray(b"krake-keys 1\n")
         for block in blocks:
@@ -539,7 +581,9 @@ def rows_of(server: KeyServer) -> dict[bytes, int]:
     return dict(server.scan(LOWEST, HIGHEST))
 
 
-def _note_calls(monkeypatch, server, stop: Event, method: str, left: list[int], later: list[str]) -> None:
+def _note_calls(
+    monkeypatch, server, stop: Event, method: str, left: list[int], later: list[str]
+) -> None:
     """Set `stop` with the call of a method that counts `left` down, on whatever server; list the calls after it."""
 
     def noting(name, *arguments, **named):

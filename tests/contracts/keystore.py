@@ -15,7 +15,15 @@ from itertools import pairwise, product
 import pytest
 
 from crawl_lib.errors import KeyServerDownError, KeyTablesError
-from crawl_lib.keys import STATEMENT_KEYS, KeyServer, PrefixSum, ShardedKeyStore, check, repair, replicas
+from crawl_lib.keys import (
+    STATEMENT_KEYS,
+    KeyServer,
+    PrefixSum,
+    ShardedKeyStore,
+    check,
+    repair,
+    replicas,
+)
 from crawl_lib.keys.server import SlotEnd, SlotWish
 from crawl_lib.states import KeyState
 
@@ -41,7 +49,11 @@ class Switch(KeyServer):
         self.calls.append(method)
         if self.down:
             raise KeyServerDownError(f"{self.name}: switched off")
-        keys = arguments[0] if arguments and isinstance(arguments[0], list) and method != "turns" else []
+        keys = (
+            arguments[0]
+            if arguments and isinstance(arguments[0], list) and method != "turns"
+            else []
+        )
         assert len(keys) <= STATEMENT_KEYS
         assert all(low < high for low, high in pairwise(keys))
         return getattr(self.inner, method)(*arguments, **named)
@@ -140,7 +152,11 @@ class KeyStoreContract:
         assert store.unknown(keys).new == set(keys)
         assert store.insert(keys[:7_000]) == {}
         answer = store.unknown(keys)
-        assert (answer.known, answer.new, answer.undecided) == (set(keys[:7_000]), set(keys[7_000:]), set())
+        assert (answer.known, answer.new, answer.undecided) == (
+            set(keys[:7_000]),
+            set(keys[7_000:]),
+            set(),
+        )
 
     def test_no_keys_are_no_work(self, store):
         answer = store.unknown([])
@@ -201,7 +217,11 @@ class KeyStoreContract:
                 store.set_state(keys, before)
             for _ in range(2):  # every write may be repeated
                 getattr(store, write)(keys, state)
-                assert set(store.states(keys).values()) == {table[before, write, state]}, (before, write, state)
+                assert set(store.states(keys).values()) == {table[before, write, state]}, (
+                    before,
+                    write,
+                    state,
+                )
 
     def test_states_of_unknown_keys_are_none(self, store):
         known, unknown = make_keys(2)
@@ -240,7 +260,11 @@ class KeyStoreContract:
         first = store.claim(keys[:4_000])
         assert (first.ours, first.theirs, first.unsure) == (set(keys[:4_000]), set(), set())
         second = store.claim(keys)
-        assert (second.ours, second.theirs, second.unsure) == (set(keys[4_000:]), set(keys[:4_000]), set())
+        assert (second.ours, second.theirs, second.unsure) == (
+            set(keys[4_000:]),
+            set(keys[:4_000]),
+            set(),
+        )
         assert check(store).ok, "the other replicas have what was claimed"
 
     def test_concurrent_claims_give_every_key_to_exactly_one_writer(self, servers, again):
@@ -287,7 +311,11 @@ class KeyStoreContract:
             with ShardedKeyStore([again(inner)]) as store:
                 gate.wait()
                 for start in range(0, 4_000, 500):
-                    part = keys[start : start + 500] if number % 2 else keys[3_500 - start : 4_000 - start]
+                    part = (
+                        keys[start : start + 500]
+                        if number % 2
+                        else keys[3_500 - start : 4_000 - start]
+                    )
                     store.insert(part)
                     store.set_state(part, CRAWLED)
 
@@ -345,7 +373,9 @@ class KeyStoreContract:
         store.servers[0].down = True
         first = store.claim(keys)
         assert first.ours == set(keys)
-        assert first.missed == {store.servers[0].name: sum(0 in replicas(key, 3, 2) for key in keys)}
+        assert first.missed == {
+            store.servers[0].name: sum(0 in replicas(key, 3, 2) for key in keys)
+        }
         store.servers[0].down = False
         store._clock = Clock()
         store._clock.now = float("inf")
@@ -399,14 +429,18 @@ class KeyStoreContract:
         server.create(drop=True)
         assert server.read_note() is None, "new tables know nothing of the old ones"
 
-    def test_a_key_table_of_an_older_version_gets_a_note_when_one_is_written(self, servers, drop_note_table):
+    def test_a_key_table_of_an_older_version_gets_a_note_when_one_is_written(
+        self, servers, drop_note_table
+    ):
         server = servers(1)[0].inner
         drop_note_table(server)
         assert server.read_note() is None
         server.write_note("first")
         assert server.read_note() == "first"
 
-    def test_a_server_without_tables_is_left_out_while_another_replica_answers(self, store, new_server):
+    def test_a_server_without_tables_is_left_out_while_another_replica_answers(
+        self, store, new_server
+    ):
         """It came back with an empty disk: a crawl goes on, what it misses is counted, and repair finds it."""
         keys = make_keys(300)
         store.insert(keys[:200])
@@ -425,7 +459,9 @@ class KeyStoreContract:
         assert check(store).ok
         blank.close()
 
-    def test_where_every_replica_lacks_its_tables_the_operator_has_to_act(self, servers, new_server):
+    def test_where_every_replica_lacks_its_tables_the_operator_has_to_act(
+        self, servers, new_server
+    ):
         blanks = [Switch(new_server()) for _ in range(2)]
         store = ShardedKeyStore([*servers(1), *blanks], 2)
         for request in (store.unknown, store.insert, store.claim, store.states):
@@ -497,7 +533,9 @@ class KeyStoreContract:
         assert [prefix for prefix, _ in found] == sorted({key[0] for key in keys[100:2_901]})
         tail = (1 << 60) - 1
         chosen = [key for key in keys[100:2_901] if key not in keys[::3] and key[0] == 0x80]
-        assert dict(found)[0x80][1] == PrefixSum(len(chosen), sum(int.from_bytes(key, "big") & tail for key in chosen))
+        assert dict(found)[0x80][1] == PrefixSum(
+            len(chosen), sum(int.from_bytes(key, "big") & tail for key in chosen)
+        )
 
     def test_check_of_whole_replicas_is_ok_and_reads_no_key(self, store):
         store.insert(make_keys(1_000))
@@ -516,7 +554,9 @@ class KeyStoreContract:
         store.set_state(keys[1_000:2_000], CRAWLED)
         first, second, third = store.servers
         first.delete(keys[:1_500])
-        second.set_state(keys[3_000:3_002], GONE)  # an even number of equal changes must not cancel out
+        second.set_state(
+            keys[3_000:3_002], GONE
+        )  # an even number of equal changes must not cancel out
         third.create(drop=True)
         found = check(store)
         names = [switch.name for switch in store.servers]
@@ -626,8 +666,14 @@ class KeyStoreContract:
         slots = make_keys(5)
 
         def reserve(server):
-            wishes = [SlotWish(slot, 100, 10**9) for slot in (slots if server is first else slots[::-1])]
-            return [answer for _ in range(10) for answer in zip(wishes, server.turns(wishes), strict=True)]
+            wishes = [
+                SlotWish(slot, 100, 10**9) for slot in (slots if server is first else slots[::-1])
+            ]
+            return [
+                answer
+                for _ in range(10)
+                for answer in zip(wishes, server.turns(wishes), strict=True)
+            ]
 
         with ThreadPoolExecutor(len(everybody)) as pool:
             given = [pair for pairs in pool.map(reserve, everybody) for pair in pairs]
@@ -642,7 +688,9 @@ class KeyStoreContract:
         assert server.has_slots()
         drop_slot_table(server.inner)
         assert not server.has_slots()
-        with pytest.raises(KeyTablesError, match=r"has no table of turns.*krake keys create --missing"):
+        with pytest.raises(
+            KeyTablesError, match=r"has no table of turns.*krake keys create --missing"
+        ):
             server.turns([SlotWish(make_keys(1)[0], 1_000)])
         for _ in range(2):
             server.make_slots()

@@ -58,7 +58,9 @@ def shown(store: S3Storage, folder: str) -> dict[str, bytes] | None:
     return {entry.name: store.read_bytes(f"{folder}/{entry.name}") for entry in store.list(folder)}
 
 
-def kills(server: S3Server, act: Callable[[S3Storage], object], step: int) -> Iterator[tuple[str, bool]]:
+def kills(
+    server: S3Server, act: Callable[[S3Storage], object], step: int
+) -> Iterator[tuple[str, bool]]:
     """Kill an act at each `step`-th of its requests in turn; the root of each try, and whether it was killed."""
     for number in itertools.count(0, step):
         root = uuid.uuid4().hex
@@ -90,7 +92,9 @@ class KillsContract:
         for root, was_killed in kills(server, lambda store: store.rename("x/.h", "x/t"), self.step):
             assert shown(server.store(root), "x/t") in (None, FILES)
             now = itertools.count()
-            other = server.store(root, clock=lambda now=now: float(next(now)), sleep=lambda seconds: None)
+            other = server.store(
+                root, clock=lambda now=now: float(next(now)), sleep=lambda seconds: None
+            )
             other.write_bytes("x/.other/manifest.json", b"other")
             with suppress(StorageError):
                 other.rename("x/.other", "x/t")
@@ -105,7 +109,9 @@ class KillsContract:
             root, count = uuid.uuid4().hex, [0]
             filled(server.store(root), "x/.h")
 
-            def hook(*_: object, root=root, count=count, number=number, was_killed=was_killed) -> None:
+            def hook(
+                *_: object, root=root, count=count, number=number, was_killed=was_killed
+            ) -> None:
                 count[0] += 1
                 if count[0] == number + 1:
                     if was_killed:
@@ -147,7 +153,9 @@ class KillsContract:
             assert shown(server.store(root), "x/t") == taken
             assert shown(server.store(root), "x/.h") == (None if taken == FILES else FILES)
 
-    def test_a_claim_that_nobody_renews_is_taken_over_and_the_late_copy_makes_no_object(self, server):
+    def test_a_claim_that_nobody_renews_is_taken_over_and_the_late_copy_makes_no_object(
+        self, server
+    ):
         """The first holder stops before each of its requests in turn, and goes on when the second one has committed."""
         for number in itertools.count(0, self.step):
             root = uuid.uuid4().hex
@@ -170,4 +178,6 @@ class KillsContract:
                 return
             with suppress(TargetExistsError, PathNotFoundError):
                 server.store(root).rename("x/.h", "x/t")
-            assert shown(server.store(root), "x/.h") == (None if seen[0] == FILES else FILES), number
+            assert shown(server.store(root), "x/.h") == (None if seen[0] == FILES else FILES), (
+                number
+            )

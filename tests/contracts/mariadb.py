@@ -73,7 +73,11 @@ class MariaDb:
     def run(self, statement: str, database: str | None = None) -> list[tuple]:
         """Run one statement as root."""
         connection = pymysql.connect(
-            unix_socket=str(self.socket), user="root", database=database, autocommit=True, ssl_disabled=True
+            unix_socket=str(self.socket),
+            user="root",
+            database=database,
+            autocommit=True,
+            ssl_disabled=True,
         )
         try:
             with connection.cursor() as cursor:
@@ -108,7 +112,9 @@ class MariaDb:
             if self._started_on(port):
                 self.port = port
                 return
-        raise AssertionError(f"MariaDB does not start: {(self.directory / 'log').read_text()[-3000:]}")
+        raise AssertionError(
+            f"MariaDB does not start: {(self.directory / 'log').read_text()[-3000:]}"
+        )
 
     def _directories(self) -> list[str]:
         """Its data, and its temporary files: a server that starts deletes those of all others in a shared one."""
@@ -118,7 +124,12 @@ class MariaDb:
         server, _ = _programs()
         own = [f"--{name}={self.directory}/{name}" for name in ("socket", "pid-file")]
         command = [server, "--no-defaults", *_USER, *self._directories(), *own, f"--port={port}"]
-        command += ["--bind-address=127.0.0.1", "--skip-name-resolve", "--skip-log-bin", *self.options]
+        command += [
+            "--bind-address=127.0.0.1",
+            "--skip-name-resolve",
+            "--skip-log-bin",
+            *self.options,
+        ]
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 command,

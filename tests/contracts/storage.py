@@ -44,7 +44,14 @@ class StorageContract:
 
     @pytest.mark.parametrize(
         ("offset", "length", "expected"),
-        [(0, None, b"0123456789"), (3, None, b"3456789"), (3, 4, b"3456"), (8, 10, b"89"), (10, 5, b""), (0, 0, b"")],
+        [
+            (0, None, b"0123456789"),
+            (3, None, b"3456789"),
+            (3, 4, b"3456"),
+            (8, 10, b"89"),
+            (10, 5, b""),
+            (0, 0, b""),
+        ],
     )
     def test_ranged_read(self, storage, offset, length, expected):
         storage.write_bytes("f", b"0123456789")
@@ -93,8 +100,16 @@ class StorageContract:
         storage.make_dirs("empty")
         with pytest.raises(TargetExistsError, match=target):
             storage.rename(source, target)
-        assert [entry.name for entry in storage.list("")] == ["empty", "file", "file2", "folder", "folder2"]
-        assert [storage.read_bytes(path) for path in ("file", "file2", "folder/x", "folder2/x")] == [
+        assert [entry.name for entry in storage.list("")] == [
+            "empty",
+            "file",
+            "file2",
+            "folder",
+            "folder2",
+        ]
+        assert [
+            storage.read_bytes(path) for path in ("file", "file2", "folder/x", "folder2/x")
+        ] == [
             b"1",
             b"2",
             b"3",
@@ -110,7 +125,11 @@ class StorageContract:
         storage.write_bytes("d/b", b"12")
         storage.write_bytes("d/.a", b"")
         storage.make_dirs("d/c")
-        assert storage.list("d") == [Entry(".a", False, 0), Entry("b", False, 2), Entry("c", True, 0)]
+        assert storage.list("d") == [
+            Entry(".a", False, 0),
+            Entry("b", False, 2),
+            Entry("c", True, 0),
+        ]
 
     def test_delete(self, storage):
         storage.write_bytes("d/e/f", b"1")

@@ -53,7 +53,11 @@ class Visit:
         """Its row."""
         time = datetime.fromtimestamp(folder, UTC) + timedelta(seconds=self.at)
         is_full = self.outcome == "ok" and self.refers_to is None
-        refers = dict(zip(("segment", "file", "offset"), self.refers_to, strict=True)) if self.refers_to else None
+        refers = (
+            dict(zip(("segment", "file", "offset"), self.refers_to, strict=True))
+            if self.refers_to
+            else None
+        )
         return {
             "key": key(self.url),
             "url": self.url,
@@ -101,9 +105,20 @@ class Crawl:
         if not path.exists():
             path.mkdir(parents=True)
             (path / "scope").write_bytes(b"")
-            facts = {"run_id": "run", "iteration": 1, "nodes": ["node-a"], "routing": "host", "config_digest": ""}
+            facts = {
+                "run_id": "run",
+                "iteration": 1,
+                "nodes": ["node-a"],
+                "routing": "host",
+                "config_digest": "",
+            }
             sums = {"batch_sizes": {}, "taken_before": 0, "summed": [], "seeds": self.known_seeds}
-            value = {**facts, **sums, "format_version": SEALED_VERSION, Scopes.DIGEST: Scopes.digest(b"")}
+            value = {
+                **facts,
+                **sums,
+                "format_version": SEALED_VERSION,
+                Scopes.DIGEST: Scopes.digest(b""),
+            }
             (path / "iteration.json").write_bytes(write_json_bytes(value))
 
     def segment(self, folder: int, visits: Iterable[Visit], node: str = "node-a") -> str:
@@ -114,20 +129,36 @@ class Crawl:
         visits = list(visits)
         rows = [visit.row(folder, number) for number, visit in enumerate(visits)]
         links = [
-            {"source": key(visit.url), "target": key(url), "target_url": url, "followed": True, "element": "a"}
+            {
+                "source": key(visit.url),
+                "target": key(url),
+                "target_url": url,
+                "followed": True,
+                "element": "a",
+            }
             | {"anchor": anchor}
             | visit.link
             for visit in visits
-            for url, anchor in ((link, None) if isinstance(link, str) else link for link in visit.links)
+            for url, anchor in (
+                (link, None) if isinstance(link, str) else link for link in visit.links
+            )
         ]
         links += [
-            {"source": key(visit.url), "target": key(url), "target_url": url, "followed": False, "rule": "requisite"}
+            {
+                "source": key(visit.url),
+                "target": key(url),
+                "target_url": url,
+                "followed": False,
+                "rule": "requisite",
+            }
             for visit in visits
             for url in visit.needs
         ]
         pq.write_table(pa.Table.from_pylist(rows, PAGES_SCHEMA), place / "pages.parquet")
         pq.write_table(pa.Table.from_pylist(links, LINKS_SCHEMA), place / "links.parquet")
-        (place / "manifest.json").write_bytes(manifest(str(folder), node, pages=len(rows), links=len(links)))
+        (place / "manifest.json").write_bytes(
+            manifest(str(folder), node, pages=len(rows), links=len(links))
+        )
         return f"{folder}/{node}"
 
     def rows(self, version: Version | None = None) -> dict[str, dict[str, Any]]:

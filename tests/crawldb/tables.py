@@ -27,10 +27,20 @@ def row_of(url: str, **fields: Any) -> dict[str, Any]:
     host = host_of(url)
     row: dict[str, Any] = dict.fromkeys(CRAWLDB_SCHEMA.names)
     row |= {"key": sha1(url.encode()).digest(), "url": url, "host": host, "domain": domain_of(host)}
-    row |= {"status": "unfetched", "fetch_status": "unfetched", "fetch_time": NOW, "retries": 0, "interval_s": 86400}
+    row |= {
+        "status": "unfetched",
+        "fetch_status": "unfetched",
+        "fetch_time": NOW,
+        "retries": 0,
+        "interval_s": 86400,
+    }
     row |= {"score": Decimal(0), "redirects": 0, "depth": 0, "inlinks": 0}
     row |= fields
-    times = {name: at(value) for name, value in row.items() if name.endswith("_time") and value is not None}
+    times = {
+        name: at(value)
+        for name, value in row.items()
+        if name.endswith("_time") and value is not None
+    }
     return row | times
 
 
@@ -44,7 +54,13 @@ def leave_version(
     """Write a version of such rows. `segments`: names of those that it has taken in."""
     ordered: Sequence[dict[str, Any]] = sorted(rows, key=lambda row: row["key"])
     batches = pa.Table.from_pylist(list(ordered), schema=CRAWLDB_SCHEMA).to_batches()
-    facts = {"parent": parent, "now": NOW, "config_digest": "", "segments": dict.fromkeys(segments, ""), "seeds": []}
+    facts = {
+        "parent": parent,
+        "now": NOW,
+        "config_digest": "",
+        "segments": dict.fromkeys(segments, ""),
+        "seeds": [],
+    }
     version = write_version(Versions(stores, CRAWLDB), number, batches, facts)
     assert version is not None
     return version

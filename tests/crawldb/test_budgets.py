@@ -20,17 +20,23 @@ VISITED = {"fetched_time": NOW - 9000, "status": "fetched"}
 
 
 def farm(count: int, domain: str = "farm.example", **fields: Any) -> list[dict[str, Any]]:
-    return [row_of(f"http://x{number}.{domain}/", **{"depth": 1, **fields}) for number in range(count)]
+    return [
+        row_of(f"http://x{number}.{domain}/", **{"depth": 1, **fields}) for number in range(count)
+    ]
 
 
-def listed(config: Config, rows: list[dict[str, Any]], number: int = 1) -> tuple[dict[str, int], set[str]]:
+def listed(
+    config: Config, rows: list[dict[str, Any]], number: int = 1
+) -> tuple[dict[str, int], set[str]]:
     """What the list of a version with these rows says, and its URLs."""
     leave_version(open_stores(config), number, rows)
     made = make(config, number)
     return made["counts"], urls_of(config, made["list"]) if made["listed"] else set()
 
 
-def test_a_domain_has_so_many_hosts_by_default_and_private_suffixes_are_their_own(tmp_path: Path) -> None:
+def test_a_domain_has_so_many_hosts_by_default_and_private_suffixes_are_their_own(
+    tmp_path: Path,
+) -> None:
     config = config_of(tmp_path, 2)
     rows = [*farm(300), *farm(300, "github.io"), row_of("http://good.test/", depth=1)]
     counts, _ = listed(config, rows)
@@ -47,12 +53,17 @@ def test_what_was_visited_or_listed_counts_first_and_is_visited_again(tmp_path: 
     counts, urls = listed(config, rows)
     assert counts == {"domain_hosts": 4, "listed": 5}
     assert urls == {row["url"] for row in (*old, rows[-1])}
-    counts, urls = listed(config, [*rows, *farm(2, "other.example"), *farm(5, "seeds.example", depth=0)], 2)
+    counts, urls = listed(
+        config, [*rows, *farm(2, "other.example"), *farm(5, "seeds.example", depth=0)], 2
+    )
     assert counts == {"leased": 5, "domain_hosts": 4, "listed": 7}, "seeds are never refused"
 
 
 def test_a_domain_has_so_many_urls_and_exceptions_are_by_domain(tmp_path: Path) -> None:
-    urls = {"max_pages_per_domain": 4, "domains": [{"kind": "domain", "value": "large.example", "max_pages": 6}]}
+    urls = {
+        "max_pages_per_domain": 4,
+        "domains": [{"kind": "domain", "value": "large.example", "max_pages": 6}],
+    }
     config = config_of(tmp_path, urls=urls)
     rows = [
         row_of(f"http://{host}.{domain}.example/{page}", depth=page + 1)
@@ -63,7 +74,11 @@ def test_a_domain_has_so_many_urls_and_exceptions_are_by_domain(tmp_path: Path) 
     counts, found = listed(config, rows)
     assert counts == {"listed": 10, "domain_pages": 6}
     assert Counter(url[-1] for url in found if "small" in url) == {"0": 2, "1": 2}, "the best ones"
-    [refused] = {row["url"] for row in rows if "b.large" in row["url"]} - found - {"http://b.large.example/2"}
+    [refused] = (
+        {row["url"] for row in rows if "b.large" in row["url"]}
+        - found
+        - {"http://b.large.example/2"}
+    )
     assert explain(open_stores(config), refused)["reason"] == "domain_pages"
 
 
@@ -83,27 +98,45 @@ def test_a_host_has_so_many_urls_in_the_whole_crawl(tmp_path: Path) -> None:
     [
         ([f"http://a.test/?month={number}" for number in range(9)], 3),
         ([f"http://a.test/{'b/' * number}" for number in range(2, 9)], 2),
-        ([f"http://a.test/x;jsessionid={'0123456789abcdef' * 2}{number}" for number in range(5)], 1),
-        ([f"http://a.test/?x={number % 3}&y={number // 3 % 3}&z={number // 9}" for number in range(27)], 8),
+        (
+            [f"http://a.test/x;jsessionid={'0123456789abcdef' * 2}{number}" for number in range(5)],
+            1,
+        ),
+        (
+            [
+                f"http://a.test/?x={number % 3}&y={number // 3 % 3}&z={number // 9}"
+                for number in range(27)
+            ],
+            8,
+        ),
     ],
 )
-def test_of_a_trap_as_many_are_listed_as_a_queue_takes(tmp_path: Path, urls: list[str], few: int) -> None:
+def test_of_a_trap_as_many_are_listed_as_a_queue_takes(
+    tmp_path: Path, urls: list[str], few: int
+) -> None:
     traps = {"max_repeated": 2, "max_dates": 3, "max_sessions": 1, "max_combined": 2}
     config = config_of(tmp_path, traps=traps)
     rows = [row_of(url, depth=1) for url in urls]
     counts, found = listed(config, [*rows, row_of("http://a.test/", depth=1)])
     assert counts["trap"] + counts["listed"] == len(urls) + 1
     assert 1 < counts["listed"] <= few + 1
-    visited = [{**row, **row_of(row["url"], depth=1, **VISITED)} if row["url"] in found else row for row in rows]
+    visited = [
+        {**row, **row_of(row["url"], depth=1, **VISITED)} if row["url"] in found else row
+        for row in rows
+    ]
     again, _ = listed(config, visited, 2)
-    assert again["listed"] == counts["listed"] - 1, "what was visited is visited again, and nothing else"
+    assert again["listed"] == counts["listed"] - 1, (
+        "what was visited is visited again, and nothing else"
+    )
 
 
 def test_a_domain_has_a_share_while_others_are_due(tmp_path: Path) -> None:
     config = config_of(tmp_path, batch={"size": 40})
     rows = farm(100, depth=0) + [row_of(f"http://good.test/{page}", depth=1) for page in range(63)]
     _, found = listed(config, rows)
-    assert Counter(host_of(url) == "good.test" for url in found) == {True: 20, False: 20}, "the farm is better"
+    assert Counter(host_of(url) == "good.test" for url in found) == {True: 20, False: 20}, (
+        "the farm is better"
+    )
     for name in ("alone", "hard"):
         (tmp_path / name).mkdir()
     _, alone = listed(config_of(tmp_path / "alone", batch={"size": 40}), farm(100, depth=0))

@@ -31,7 +31,13 @@ def grow(crawl: Crawl, seed: int, pages: int = 3000) -> None:
     crawl.seeds("\n".join(f"{url}\tscore=0.{number}" for number, url in enumerate(urls[:50], 1)))
     for number in range(2):
         visits = [
-            Visit(url, body=str(rng.random()), links=rng.choices(urls, k=10), at=rng.random(), more={"depth": 1})
+            Visit(
+                url,
+                body=str(rng.random()),
+                links=rng.choices(urls, k=10),
+                at=rng.random(),
+                more={"depth": 1},
+            )
             for url in rng.sample(urls, pages // 2)
         ]
         crawl.segment(T + number * DAY, visits)
@@ -53,7 +59,9 @@ def test_one_thread_and_two_and_shares_of_the_keys_give_the_same_bytes(
     opened = duck.open_duck
     for threads, memory_bytes in ((1, 1 << 30), (2, 1 << 30), (2, 1 << 18)):
 
-        def with_threads(room: Any, threads: int = threads, memory_bytes: int = memory_bytes) -> Any:
+        def with_threads(
+            room: Any, threads: int = threads, memory_bytes: int = memory_bytes
+        ) -> Any:
             engine = opened(room)
             engine.execute(f"set threads = {threads}")
             engine._memory_bytes = memory_bytes
@@ -108,7 +116,9 @@ def test_where_no_version_is_whole_update_refuses_and_rebuild_makes_one(config: 
         update(crawl.stores, now=NOW)
     built = rebuild(crawl.stores, now=NOW)
     assert built.number == 2
-    assert (Path(config.dfs_primary) / built.paths[0]).read_bytes() == (crawl.root / "copy").read_bytes()
+    assert (Path(config.dfs_primary) / built.paths[0]).read_bytes() == (
+        crawl.root / "copy"
+    ).read_bytes()
 
 
 def test_an_update_that_fails_leaves_nothing(config: Config) -> None:
@@ -117,5 +127,7 @@ def test_an_update_that_fails_leaves_nothing(config: Config) -> None:
     (crawl.root / str(T) / "node-a" / "links.parquet").write_bytes(b"PAR1")
     with pytest.raises(Exception, match=r"links\.parquet"):
         update(crawl.stores, now=NOW)
-    assert not [path.name for path in crawl.root.rglob("*") if "crawldb" in path.parts and path.is_file()]
+    assert not [
+        path.name for path in crawl.root.rglob("*") if "crawldb" in path.parts and path.is_file()
+    ]
     assert newest_version(crawl.stores) is None

@@ -29,7 +29,14 @@ T = 1_790_000_000
 A, B = "http://a.example/", "http://b.example/"
 QUERY = (StepConfig("query"),)
 NO_ZIP = (StepConfig("suffix", None, "+P\n.zip"),)
-WITHOUT_CAPTURE = ("capture_segment", "capture_file", "capture_offset", "capture_time", "capture_digest", "etag")
+WITHOUT_CAPTURE = (
+    "capture_segment",
+    "capture_file",
+    "capture_offset",
+    "capture_time",
+    "capture_digest",
+    "etag",
+)
 Ruled = Callable[..., Crawl]
 
 
@@ -38,7 +45,10 @@ def ruled(config: Config) -> Ruled:
     """The same crawl directory, under a config with such chains in the scope crawldb."""
 
     def opened(normalizers: Any = (), filters: Any = ()) -> Crawl:
-        chains = {"normalizers": ChainsConfig(crawldb=normalizers), "filters": ChainsConfig(crawldb=filters)}
+        chains = {
+            "normalizers": ChainsConfig(crawldb=normalizers),
+            "filters": ChainsConfig(crawldb=filters),
+        }
         changed = dataclasses.replace(config, urls=dataclasses.replace(config.urls, **chains))
         return Crawl(stores_on(open_storage(changed), changed))
 
@@ -63,20 +73,31 @@ def test_rows_that_a_filter_rejects_go_and_are_counted(ruled: Ruled) -> None:
     after = filtered(ruled(filters=NO_ZIP))
     assert after == {url: before[url] for url in (A, f"{A}y")}
     manifest = facts(crawl.stores)
-    assert (manifest["version"], manifest["parent"], manifest["ruled"], manifest["rows"]) == (2, 1, {"rejected": 2}, 2)
+    assert (manifest["version"], manifest["parent"], manifest["ruled"], manifest["rows"]) == (
+        2,
+        1,
+        {"rejected": 2},
+        2,
+    )
 
 
 def test_a_row_that_moves_is_that_of_the_new_url_without_a_capture(ruled: Ruled) -> None:
     crawl = ruled()
     crawl.seeds(f"{A}?b&a")
     update(crawl.stores, now=NOW)
-    crawl.segment(T, [Visit(f"{A}?b&a", body="x", links=[B], more={"etag": "e", "last_modified": "l"})])
+    crawl.segment(
+        T, [Visit(f"{A}?b&a", body="x", links=[B], more={"etag": "e", "last_modified": "l"})]
+    )
     before = crawl.rows(update(crawl.stores, now=NOW))
     after = filtered(ruled(normalizers=QUERY))
     assert set(after) == {f"{A}?a&b", B}
     assert after[B] == before[B]
     row, old = after[f"{A}?a&b"], before[f"{A}?b&a"]
-    assert (row["key"], row["host"], row["domain"]) == (key_of(f"{A}?a&b"), "a.example", "a.example")
+    assert (row["key"], row["host"], row["domain"]) == (
+        key_of(f"{A}?a&b"),
+        "a.example",
+        "a.example",
+    )
     lost = {*WITHOUT_CAPTURE, "last_modified"}
     assert all(old[name] is not None for name in lost - {"capture_digest"})
     assert all(row[name] is None for name in lost)
@@ -104,7 +125,16 @@ def test_of_rows_of_one_url_that_of_the_newest_visit_counts(ruled: Ruled) -> Non
         T,
         [
             Visit(
-                A, body="x", links=[f"{A}x?a&b", f"{A}x?b&a", f"{A}y?b&c&a", f"{A}y?c&b&a", f"{A}y?a&b&c", f"{B}x?a&b"]
+                A,
+                body="x",
+                links=[
+                    f"{A}x?a&b",
+                    f"{A}x?b&a",
+                    f"{A}y?b&c&a",
+                    f"{A}y?c&b&a",
+                    f"{A}y?a&b&c",
+                    f"{B}x?a&b",
+                ],
             ),
             Visit(f"{A}x?b&a", body="new", at=20.0),
             Visit(f"{A}x?a&b", body="old", at=15.0),
@@ -114,7 +144,11 @@ def test_of_rows_of_one_url_that_of_the_newest_visit_counts(ruled: Ruled) -> Non
     after = filtered(ruled(normalizers=QUERY))
     assert set(after) == {A, f"{A}x?a&b", f"{A}y?a&b&c", f"{B}x?a&b"}
     visited, own = after[f"{A}x?a&b"], before[f"{A}x?a&b"]
-    assert visited["fetched_time"] == before[f"{A}x?b&a"]["fetched_time"] == own["fetched_time"] + timedelta(seconds=5)
+    assert (
+        visited["fetched_time"]
+        == before[f"{A}x?b&a"]["fetched_time"]
+        == own["fetched_time"] + timedelta(seconds=5)
+    )
     assert visited["signature"] == before[f"{A}x?b&a"]["signature"]
     assert visited["capture_segment"] is None
     assert visited["inlinks"] == own["inlinks"] + before[f"{A}x?b&a"]["inlinks"]
@@ -142,12 +176,16 @@ def test_an_update_and_a_rebuild_apply_the_chain_too(ruled: Ruled) -> None:
     }
 
 
-def test_a_url_that_rules_ended_before_its_fetch_is_gone_for_now_and_what_it_became_is_due(ruled: Ruled) -> None:
+def test_a_url_that_rules_ended_before_its_fetch_is_gone_for_now_and_what_it_became_is_due(
+    ruled: Ruled,
+) -> None:
     """Rules of the scope fetch alone: the table keeps the row, and tries again."""
     crawl = ruled()
     crawl.seeds(f"{A}?b&a\n{A}x.zip")
     update(crawl.stores, now=NOW)
-    moved = Visit(f"{A}?b&a", "filtered", redirect_url=f"{A}?a&b", more={"error": f"normalizers: {A}?a&b"})
+    moved = Visit(
+        f"{A}?b&a", "filtered", redirect_url=f"{A}?a&b", more={"error": f"normalizers: {A}?a&b"}
+    )
     crawl.segment(T, [moved, Visit(f"{A}x.zip", "filtered", more={"error": "filters: suffix.txt"})])
     rows = crawl.rows(update(crawl.stores, now=NOW))
     assert {url: row["status"] for url, row in rows.items()} == {
@@ -166,7 +204,9 @@ def test_a_rule_that_raises_drops_no_row_and_is_counted(ruled: Ruled) -> None:
     assert facts(crawl.stores)["ruled"] == {"normalizers: regex": 1}
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     st.lists(
         st.tuples(
@@ -182,7 +222,14 @@ def test_any_rows_of_one_url_become_the_one_that_the_rule_says(
     ruled: Ruled, drawn: list[tuple[str, int | None, int, int]]
 ) -> None:
     rows = [
-        row_of(f"{A}?{query}", fetched_time=visit, depth=number, inlinks=number, score=Decimal(number), retries=place)
+        row_of(
+            f"{A}?{query}",
+            fetched_time=visit,
+            depth=number,
+            inlinks=number,
+            score=Decimal(number),
+            retries=place,
+        )
         for place, (query, visit, number, _) in enumerate(drawn)
     ]
     shutil.rmtree(ruled().root / "crawldb", ignore_errors=True)
@@ -194,7 +241,14 @@ def test_any_rows_of_one_url_become_the_one_that_the_rule_says(
         return
     own = f"{A}?a&b&c"
     since_ever = datetime(1970, 1, 1, tzinfo=UTC)
-    best = min(rows, key=lambda row: (since_ever - (row["fetched_time"] or since_ever), row["url"] != own, row["key"]))
+    best = min(
+        rows,
+        key=lambda row: (
+            since_ever - (row["fetched_time"] or since_ever),
+            row["url"] != own,
+            row["key"],
+        ),
+    )
     [(url, row)] = found.items()
     assert (url, row["key"], row["retries"]) == (own, key_of(own), best["retries"])
     assert (row["depth"], row["inlinks"], row["score"]) == (
@@ -209,8 +263,16 @@ def test_generate_leaves_out_what_rules_refuse_since_the_version_was_made(ruled:
     leave_version(crawl.stores, 1, map(row_of, (A, f"{A}x.zip", f"{A}?b&a", f"{A}?a&b")))
     changed = ruled(normalizers=QUERY, filters=NO_ZIP)
     assert generate(changed.stores, run_id="run", iteration=1, now=at(NOW_S))["listed"] == 2
-    reasons = {url: str(explain(changed.stores, url)["reason"]) for url in (A, f"{A}x.zip", f"{A}?b&a", f"{A}?a&b")}
-    assert reasons == {A: "listed", f"{A}x.zip": "filter", f"{A}?b&a": "filter", f"{A}?a&b": "listed"}
+    reasons = {
+        url: str(explain(changed.stores, url)["reason"])
+        for url in (A, f"{A}x.zip", f"{A}?b&a", f"{A}?a&b")
+    }
+    assert reasons == {
+        A: "listed",
+        f"{A}x.zip": "filter",
+        f"{A}?b&a": "filter",
+        f"{A}?a&b": "listed",
+    }
 
 
 def test_without_a_version_or_with_a_wrong_file_nothing_is_made(ruled: Ruled) -> None:

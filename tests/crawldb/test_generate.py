@@ -35,7 +35,14 @@ from crawl_lib.rounds import commit_iteration, ended_before, start_iteration
 from crawl_lib.seeds import Division, hand_over
 from crawl_lib.storage import LocalStorage
 from crawl_lib.stores import open_stores
-from crawl_lib.urlfiles import HANDED_ON, OUTLINKS_NAME, TakenIn, decode_line, encode_line, read_outlinks
+from crawl_lib.urlfiles import (
+    HANDED_ON,
+    OUTLINKS_NAME,
+    TakenIn,
+    decode_line,
+    encode_line,
+    read_outlinks,
+)
 from crawl_lib.urls import Owners, budget_domain_of, host_of
 from tests.crawldb.tables import NOW, at, leave_version, row_of
 from tests.curate.test_retry import Sites
@@ -49,7 +56,10 @@ WEEK = 7 * DAY
 
 def config_of(directory: Path, nodes: int = 1, **sections: Any) -> Config:
     frontier = {"order": "crawldb", **sections.pop("frontier", {})}
-    usual: dict[str, Any] = {"fetch": {"host_delay_s": 0.0, "robots": "ignore"}, "crawl": {"max_iterations": 1000}}
+    usual: dict[str, Any] = {
+        "fetch": {"host_delay_s": 0.0, "robots": "ignore"},
+        "crawl": {"max_iterations": 1000},
+    }
     return make_config(directory, nodes=nodes, frontier=frontier, **(usual | sections))
 
 
@@ -73,7 +83,9 @@ SEGMENT_MANIFEST = write_json_bytes({**_PARTS, "queue_after": 0})
 """Of a segment without a page."""
 
 
-def make(config: Config, iteration: int = 1, now: int = NOW, run_id: str = "run", **options: Any) -> dict[str, Any]:
+def make(
+    config: Config, iteration: int = 1, now: int = NOW, run_id: str = "run", **options: Any
+) -> dict[str, Any]:
     return generate(open_stores(config), run_id, iteration, now=at(now), **options)
 
 
@@ -91,7 +103,14 @@ def test_a_list_goes_to_the_owners_and_says_whose_it_is(tmp_path: Path) -> None:
     assert own is not None
     assert made["folder"] == own.folder == str(NOW)
     manifest = open_stores(config).crawl.inbox.manifest("4-1", FileName.LISTS)
-    facts = {"run_id": "run", "iteration": 1, "now": NOW, "version": 4, "lease_s": WEEK, "ends_rounds": False}
+    facts = {
+        "run_id": "run",
+        "iteration": 1,
+        "now": NOW,
+        "version": 4,
+        "lease_s": WEEK,
+        "ends_rounds": False,
+    }
     assert {name: manifest[name] for name in facts} == facts
     owners = Owners(config.servers)
     counts = Counter(owners.owner(host_of(url)) for url in urls)
@@ -123,7 +142,9 @@ def test_what_a_visit_needs_travels_in_its_line(tmp_path: Path) -> None:
         "etag": '"x"',
     }
     rows = [
-        row_of("http://a.example/", retries=2, depth=3, redirects=1, metadata='{"a": "b"}', **captured),
+        row_of(
+            "http://a.example/", retries=2, depth=3, redirects=1, metadata='{"a": "b"}', **captured
+        ),
         row_of("http://old.example/", **(captured | {"capture_time": NOW - 91 * DAY})),
         row_of("http://lost.example/", **(captured | {"capture_segment": "1/node-0"})),
         row_of("http://new.example/"),
@@ -139,7 +160,9 @@ def test_what_a_visit_needs_travels_in_its_line(tmp_path: Path) -> None:
     )
     assert (earlier.time, earlier.digest, earlier.etag) == (NOW - DAY, "01" * 20, '"x"')
     del found["http://a.example/"]
-    assert [line.earlier for line in found.values()] == ["", "", ""], "older than always_s, gone, never captured"
+    assert [line.earlier for line in found.values()] == ["", "", ""], (
+        "older than always_s, gone, never captured"
+    )
 
 
 def refusal(row: dict[str, Any], config: Config, leased: dict[str, Any]) -> Reason | None:
@@ -152,7 +175,8 @@ def refusal(row: dict[str, Any], config: Config, leased: dict[str, Any]) -> Reas
         Reason.NOT_DUE: row["fetch_time"].timestamp() > NOW,
         Reason.FILTER: refused,
         Reason.LEASED: leased.get(row["url"], "") == row["fetched_time"],
-        Reason.SCORE: settings.min_score is not None and row["score"] < Decimal(str(settings.min_score)),
+        Reason.SCORE: settings.min_score is not None
+        and row["score"] < Decimal(str(settings.min_score)),
         Reason.STATUS: settings.statuses is not None and row["status"] not in settings.statuses,
     }
     return next((reason for reason, holds in checks.items() if holds), None)
@@ -168,12 +192,19 @@ def model(
     """What the SQL should say, in Python, row by row. `leased`: by URL, the last visit when it was listed."""
     settings, owners = config.generate, Owners(config.servers)
     said = {row["url"]: reason for row in rows if (reason := refusal(row, config, leased))}
-    values = {"breadth": lambda row: -row["depth"], "score": lambda row: row["score"], "age": lambda row: 0}
+    values = {
+        "breadth": lambda row: -row["depth"],
+        "score": lambda row: row["score"],
+        "age": lambda row: 0,
+    }
     worth = {row["url"]: Decimal(values[settings.order](row)) for row in rows}
     turn = Counter[str]()
 
     def best(some: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return sorted(some, key=lambda row: (turn[row["url"]], -worth[row["url"]], row["fetch_time"], row["key"]))
+        return sorted(
+            some,
+            key=lambda row: (turn[row["url"]], -worth[row["url"]], row["fetch_time"], row["key"]),
+        )
 
     def cut(some: list[dict[str, Any]], by: Any, most: Any, reason: Reason) -> list[dict[str, Any]]:
         kept, counts = [], Counter[Any]()
@@ -191,7 +222,9 @@ def model(
     limits = [most for most in (settings.max_per_host, settings.max_per_failing_host) if most]
 
     def of_host(host: str) -> int | None:
-        return min(limits, default=None) if 2 * failed[host] > visited[host] else settings.max_per_host
+        return (
+            min(limits, default=None) if 2 * failed[host] > visited[host] else settings.max_per_host
+        )
 
     left = cut(left, lambda row: row["host"], of_host, Reason.HOST_LIMIT)
     seen = Counter[str]()
@@ -203,7 +236,9 @@ def model(
     for row in best(left) if settings.max_per_domain is None else ():
         node = owners.owner(row["host"])
         shared[node, domain_of_row(row)] += 1
-        share = max(1, ceil(min(rooms[node], settings.top_n or rooms[node]) / 4), settings.max_per_host or 0)
+        share = max(
+            1, ceil(min(rooms[node], settings.top_n or rooms[node]) / 4), settings.max_per_host or 0
+        )
         turn[row["url"]] = (shared[node, domain_of_row(row)] - 1) // share
     left = cut(left, lambda row: owners.owner(row["host"]), rooms.get, Reason.ROOM)
     left = cut(left, lambda row: "", lambda _: settings.top_n, Reason.TOP_N)
@@ -234,15 +269,25 @@ def test_each_url_has_the_reason_that_a_model_gives_it(seed: int, tmp_path: Path
     """Whatever is set: a list holds exactly `top_n`, or all there are; counters and `explain` say the same."""
     choose = random.Random(seed)
     rules = choose.choice([[], [{"action": "-", "kind": "suffix", "value": ".zip"}]])
-    config = config_of(tmp_path, choose.choice([1, 2, 3]), urls={"rules": rules, "max_depth": choose.choice([None, 4])})
+    config = config_of(
+        tmp_path,
+        choose.choice([1, 2, 3]),
+        urls={"rules": rules, "max_depth": choose.choice([None, 4])},
+    )
     config = replace(config, batch=replace(config.batch, size=choose.choice([5, 40, 1000])))
     rows = some_rows(choose, 300)
     stores = open_stores(config)
     leave_version(stores, 1, rows)
     first = make(with_generate(config, top_n=choose.choice([1, 10])), 1, NOW - DAY)
-    leased = {row["url"]: row["fetched_time"] for row in rows if row["url"] in urls_of(config, first["list"])}
+    leased = {
+        row["url"]: row["fetched_time"]
+        for row in rows
+        if row["url"] in urls_of(config, first["list"])
+    }
     for row in choose.sample(rows, 150):
-        row["fetched_time"] = row["fetched_time"] or row_of("http://x/", fetched_time=NOW - 60)["fetched_time"]
+        row["fetched_time"] = (
+            row["fetched_time"] or row_of("http://x/", fetched_time=NOW - 60)["fetched_time"]
+        )
     leave_version(stores, 2, rows)
     config = with_generate(
         config,
@@ -260,7 +305,9 @@ def test_each_url_has_the_reason_that_a_model_gives_it(seed: int, tmp_path: Path
     said = model(rows, config, leased, rooms)
     made = make(config, 2)
     assert made["counts"] == Counter(said.values())
-    assert urls_of(config, made["list"]) == {url for url, reason in said.items() if reason is Reason.LISTED}
+    assert urls_of(config, made["list"]) == {
+        url for url, reason in said.items() if reason is Reason.LISTED
+    }
     for url in choose.sample(sorted(said), 4):
         found = explain(open_stores(config), url)
         assert (found["list"], found["reason"]) == (made["list"], said[url])
@@ -275,7 +322,13 @@ def looked_up(found: dict[str, Any]) -> dict[str, Any]:
     return {**found, "reason": Reason.OUTRANKED} if found["reason"] in RANKED else found
 
 
-RANKED = {Reason.TRAP, Reason.HOST_PAGES, Reason.DOMAIN_PAGES, Reason.DOMAIN_HOSTS, Reason.HOST_LIMIT}
+RANKED = {
+    Reason.TRAP,
+    Reason.HOST_PAGES,
+    Reason.DOMAIN_PAGES,
+    Reason.DOMAIN_HOSTS,
+    Reason.HOST_LIMIT,
+}
 RANKED |= {Reason.DOMAIN_LIMIT, Reason.ROOM, Reason.TOP_N}
 
 
@@ -295,8 +348,16 @@ RESULTS: dict[Reason, tuple[list[dict[str, Any]], dict[str, Any], dict[str, Any]
         {"traps": {"max_dates": 3}},
     ),
     Reason.HOST_PAGES: (due("a.test", 3), {}, {"urls": {"max_pages_per_host": 2}}),
-    Reason.DOMAIN_PAGES: (due("a.test", 2) + due("b.a.test", 2), {}, {"urls": {"max_pages_per_domain": 3}}),
-    Reason.DOMAIN_HOSTS: (due("b.a.test", 2) + due("c.a.test", 2), {}, {"urls": {"max_hosts_per_domain": 1}}),
+    Reason.DOMAIN_PAGES: (
+        due("a.test", 2) + due("b.a.test", 2),
+        {},
+        {"urls": {"max_pages_per_domain": 3}},
+    ),
+    Reason.DOMAIN_HOSTS: (
+        due("b.a.test", 2) + due("c.a.test", 2),
+        {},
+        {"urls": {"max_hosts_per_domain": 1}},
+    ),
     Reason.HOST_LIMIT: (due("a.test", 3), {"max_per_host": 2}, {}),
     Reason.DOMAIN_LIMIT: (due("a.test", 3), {"max_per_domain": 2}, {}),
     Reason.ROOM: (due("a.test", 3), {}, {"batch": {"size": 2}}),
@@ -306,17 +367,23 @@ RESULTS: dict[Reason, tuple[list[dict[str, Any]], dict[str, Any], dict[str, Any]
 
 
 @pytest.mark.parametrize("reason", RESULTS)
-def test_a_look_up_says_what_explain_says_or_that_others_took_the_places(reason: Reason, tmp_path: Path) -> None:
+def test_a_look_up_says_what_explain_says_or_that_others_took_the_places(
+    reason: Reason, tmp_path: Path
+) -> None:
     rows, options, sections = RESULTS[reason]
     config = with_generate(config_of(tmp_path, **sections), **options)
     leave_version(open_stores(config), 1, rows)
     make(config)
     found = [explain(open_stores(config), row["url"]) for row in rows]
     assert reason in {one["reason"] for one in found}
-    assert [look_up(open_stores(config), row["url"]) for row in rows] == [looked_up(one) for one in found]
+    assert [look_up(open_stores(config), row["url"]) for row in rows] == [
+        looked_up(one) for one in found
+    ]
 
 
-def test_with_the_version_of_a_list_deleted_a_look_up_says_which_one_it_asked(tmp_path: Path) -> None:
+def test_with_the_version_of_a_list_deleted_a_look_up_says_which_one_it_asked(
+    tmp_path: Path,
+) -> None:
     config = config_of(tmp_path)
     stores = open_stores(config)
     later = row_of("http://b.test/", fetch_time=NOW + DAY)
@@ -325,7 +392,12 @@ def test_with_the_version_of_a_list_deleted_a_look_up_says_which_one_it_asked(tm
     leave_version(stores, 2, [row_of("http://a.test/0", fetch_time=NOW + DAY), later])
     assert "judged_by" not in look_up(stores, "http://a.test/0")
     stores.storage.delete(f"{stores.crawl.at('crawldb')}/1")
-    wanted = {"a.test/0": "listed", "a.test/1": "listed", "b.test/": "not_due", "c.test/": "unknown"}
+    wanted = {
+        "a.test/0": "listed",
+        "a.test/1": "listed",
+        "b.test/": "not_due",
+        "c.test/": "unknown",
+    }
     for place, reason in wanted.items():
         url = f"http://{place}"
         found = look_up(stores, url)
@@ -336,22 +408,34 @@ def test_with_the_version_of_a_list_deleted_a_look_up_says_which_one_it_asked(tm
 def test_the_kth_url_of_a_host_counts_less(tmp_path: Path) -> None:
     """10, 10, 10 next to 8, 8 become 10, 9, 8 next to 8, 8."""
     config = with_generate(config_of(tmp_path), order="score", top_n=3, spread=True)
-    rows = [row_of(f"http://a.example/{n}", score=Decimal(10), fetch_time=NOW - n) for n in range(3)]
-    rows += [row_of(f"http://b.example/{n}", score=Decimal(8), fetch_time=NOW - 10) for n in range(2)]
+    rows = [
+        row_of(f"http://a.example/{n}", score=Decimal(10), fetch_time=NOW - n) for n in range(3)
+    ]
+    rows += [
+        row_of(f"http://b.example/{n}", score=Decimal(8), fetch_time=NOW - 10) for n in range(2)
+    ]
     leave_version(open_stores(config), 1, rows)
     found = Counter(host_of(url) for url in urls_of(config, make(config)["list"]))
-    assert found == {"a.example": 2, "b.example": 1}, "10, 9, and an 8 that has waited longer than the third of a"
+    assert found == {"a.example": 2, "b.example": 1}, (
+        "10, 9, and an 8 that has waited longer than the third of a"
+    )
 
 
 def test_a_node_gets_no_more_than_its_batch_has_room_for(tmp_path: Path) -> None:
     """Of what its queue holds, as its newest segment says, and of lists that it has yet to take in."""
     with ExitStack() as stack:
         site = Sites(stack, 1)
-        config = config_of(tmp_path, batch={"size": 4}, fetch={"host_delay_s": 1.0, "robots": "ignore"})
+        config = config_of(
+            tmp_path, batch={"size": 4}, fetch={"host_delay_s": 1.0, "robots": "ignore"}
+        )
         config = replace(config, batch=replace(config.batch, time_limit_s=1.0, max_per_host=9))
-        leave_version(open_stores(config), 1, [row_of(f"{site.seeds[0]}p{number}") for number in range(20)])
+        leave_version(
+            open_stores(config), 1, [row_of(f"{site.seeds[0]}p{number}") for number in range(20)]
+        )
         assert make(config, 1)["counts"] == {"listed": 4, "room": 16}
-        assert make(config, 1, run_id="other")["counts"] == {"leased": 4, "room": 16}, "nothing is taken in yet"
+        assert make(config, 1, run_id="other")["counts"] == {"leased": 4, "room": 16}, (
+            "nothing is taken in yet"
+        )
         left = run_iteration(config, "run", 1)["deferred"]
     assert left > 0
     assert make(config, 2)["counts"] == {"leased": 4, "listed": 4 - left, "room": 12 + left}
@@ -360,7 +444,8 @@ def test_a_node_gets_no_more_than_its_batch_has_room_for(tmp_path: Path) -> None
 def test_filters_for_the_crawldb_hold_for_lists(tmp_path: Path) -> None:
     (tmp_path / "suffixes").write_text("+\n.zip\n")
     config = config_of(
-        tmp_path, urls={"filters": {"crawldb": [{"kind": "suffix", "file": str(tmp_path / "suffixes")}]}}
+        tmp_path,
+        urls={"filters": {"crawldb": [{"kind": "suffix", "file": str(tmp_path / "suffixes")}]}},
     )
     urls = ["http://a.example/1.zip", "http://a.example/2"]
     leave_version(open_stores(config), 1, map(row_of, urls))
@@ -386,12 +471,21 @@ def test_a_lease_ends_with_its_time_or_with_a_visit_that_a_version_has_seen(tmp_
     stores = open_stores(config)
     leave_version(stores, 1, [row_of("http://a.example/"), row_of("http://b.example/")])
     make(config, 1)
-    leave_version(stores, 2, [row_of("http://a.example/", fetched_time=NOW - 9000), row_of("http://b.example/")])
+    leave_version(
+        stores,
+        2,
+        [row_of("http://a.example/", fetched_time=NOW - 9000), row_of("http://b.example/")],
+    )
     made = make(config, 2, NOW + 60)
-    assert (made["counts"], urls_of(config, made["list"])) == ({"listed": 1, "leased": 1}, {"http://a.example/"})
+    assert (made["counts"], urls_of(config, made["list"])) == (
+        {"listed": 1, "leased": 1},
+        {"http://a.example/"},
+    )
     assert make(config, 3, NOW + WEEK - 1)["counts"] == {"leased": 2}
     made = make(config, 4, NOW + WEEK)
-    assert urls_of(config, made["list"]) == {"http://b.example/"}, "a.example was listed a minute later"
+    assert urls_of(config, made["list"]) == {"http://b.example/"}, (
+        "a.example was listed a minute later"
+    )
 
 
 def test_rounds_end_when_nothing_is_due_and_nothing_waits(tmp_path: Path) -> None:
@@ -427,7 +521,12 @@ def test_before_the_first_version_and_in_odd_orders(tmp_path: Path) -> None:
         assert made["folder"] == open_stores(config).crawl.newest()
         run_iteration(config, "run", 1)
         shutil.rmtree(Path(config.dfs_primary) / "crawl" / FileName.LISTS / made["list"])
-        assert make(config) == {"list": None, "folder": made["folder"], "listed": 0, "counts": {}}, "it was committed"
+        assert make(config) == {
+            "list": None,
+            "folder": made["folder"],
+            "listed": 0,
+            "counts": {},
+        }, "it was committed"
     with pytest.raises(ConfigError, match="max_iterations"):
         make(config, 1001)
 
@@ -455,7 +554,9 @@ def test_two_at_once_share_no_url(tmp_path: Path) -> None:
     assert not urls_of(config, "1-1") & urls_of(config, "1-2")
 
 
-def test_a_list_of_a_version_that_comes_meanwhile_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_of_a_version_that_comes_meanwhile_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = with_generate(config_of(tmp_path), top_n=2)
     rows = [row_of(f"http://a.example/{n}") for n in range(3)]
     leave_version(open_stores(config), 1, rows)
@@ -487,7 +588,10 @@ def test_a_list_that_another_run_deletes_meanwhile_is_over(
     make(config, 1)
     later = [row_of(f"http://{name}.example/", fetched_time=NOW - 9000) for name in "ab"]
     leave_version(stores, 2, later)
-    folder, reads = stores.storage.local_path(stores.crawl.inbox.path("1-1", FileName.LISTS)), list[str]()
+    folder, reads = (
+        stores.storage.local_path(stores.crawl.inbox.path("1-1", FileName.LISTS)),
+        list[str](),
+    )
     before = LocalStorage.read_bytes
 
     def meanwhile(storage: LocalStorage, path: str) -> bytes:
@@ -520,7 +624,9 @@ STEPS = [
 
 @pytest.mark.parametrize("step", STEPS)
 def test_killed_at_each_step(step: str, tmp_path: Path) -> None:
-    config = replace(config_of(tmp_path), crawldb=replace(config_of(tmp_path).crawldb, keep_versions=1))
+    config = replace(
+        config_of(tmp_path), crawldb=replace(config_of(tmp_path).crawldb, keep_versions=1)
+    )
     stores = open_stores(config)
     rows = [row_of(f"http://a.example/{n}") for n in range(3)]
     leave_version(stores, 1, rows)
@@ -531,7 +637,10 @@ def test_killed_at_each_step(step: str, tmp_path: Path) -> None:
     made = make(config, 2, NOW + WEEK)
     assert (made["list"], made["listed"]) == ("2-1", 3)
     assert stores.crawl.inbox.lists() == ["2-1"]
-    assert [stores.crawl.folder(name).iteration().iteration for name in stores.crawl.folders()] == [1, 2]
+    assert [stores.crawl.folder(name).iteration().iteration for name in stores.crawl.folders()] == [
+        1,
+        2,
+    ]
 
 
 def test_a_damaged_list_is_named_and_a_repair_lists_its_urls_again(tmp_path: Path) -> None:
@@ -542,8 +651,13 @@ def test_a_damaged_list_is_named_and_a_repair_lists_its_urls_again(tmp_path: Pat
     for name, data in (("listed.parquet", b"x"), ("outlinks", b"x"), ("manifest.json", b"{")):
         whole = (folder / name).read_bytes()
         (folder / name).write_bytes(data)
-        [finding] = [one for one in fsck(open_stores(config)).findings if one.name == "seeds_damaged"][:1]
-        assert finding.repair == "run `krake fsck --repair`: that puts this folder aside, and its URLs are listed again"
+        [finding] = [
+            one for one in fsck(open_stores(config)).findings if one.name == "seeds_damaged"
+        ][:1]
+        assert (
+            finding.repair
+            == "run `krake fsck --repair`: that puts this folder aside, and its URLs are listed again"
+        )
         if name != "outlinks":
             with pytest.raises(DamagedFileError, match="krake fsck"):
                 make(config, 2)
@@ -552,16 +666,26 @@ def test_a_damaged_list_is_named_and_a_repair_lists_its_urls_again(tmp_path: Pat
     repair_crawl(open_stores(config))
     assert fsck(open_stores(config)).findings == []
     again = make(config)
-    assert (again["list"], again["listed"]) == ("1-2", 1), "under another name: nodes may have taken the first one in"
+    assert (again["list"], again["listed"]) == ("1-2", 1), (
+        "under another name: nodes may have taken the first one in"
+    )
 
 
-def test_what_all_nodes_have_begun_with_stays_leased_when_its_list_is_set_aside(tmp_path: Path) -> None:
+def test_what_all_nodes_have_begun_with_stays_leased_when_its_list_is_set_aside(
+    tmp_path: Path,
+) -> None:
     config = config_of(tmp_path, 2)
-    leave_version(open_stores(config), 1, [row_of(f"http://h{number}.example/") for number in range(9)])
+    leave_version(
+        open_stores(config), 1, [row_of(f"http://h{number}.example/") for number in range(9)]
+    )
     made = make(config)
-    (Path(config.dfs_primary) / "crawl" / FileName.LISTS / made["list"] / "outlinks").write_bytes(b"x")
+    (Path(config.dfs_primary) / "crawl" / FileName.LISTS / made["list"] / "outlinks").write_bytes(
+        b"x"
+    )
     repair_crawl(open_stores(config))
-    segments = [open_stores(config).crawl.segment(made["folder"], node).path for node in config.servers]
+    segments = [
+        open_stores(config).crawl.segment(made["folder"], node).path for node in config.servers
+    ]
     for path in segments:
         folder = Path(config.dfs_primary) / path
         folder.mkdir(parents=True)
@@ -575,9 +699,14 @@ def test_what_all_nodes_have_begun_with_stays_leased_when_its_list_is_set_aside(
     make(config, 2, NOW + WEEK)
     assert kept.is_dir(), "it is damaged: only a sweep deletes it"
     deleted = [f"crawl/lists/{held[0].folder}"]
-    assert sweep(open_stores(config), damaged=True, dry_run=True, clock=lambda: NOW + WEEK).deleted == deleted
+    assert (
+        sweep(open_stores(config), damaged=True, dry_run=True, clock=lambda: NOW + WEEK).deleted
+        == deleted
+    )
     shutil.rmtree(Path(config.dfs_primary) / segments[1])
-    assert aside_lists(open_stores(config)) == [], "else what that node has not read would wait for a week"
+    assert aside_lists(open_stores(config)) == [], (
+        "else what that node has not read would wait for a week"
+    )
     assert sweep(open_stores(config), damaged=True, clock=lambda: NOW).deleted == deleted
     assert not kept.exists()
 
@@ -591,7 +720,9 @@ def test_rounds_do_not_end_while_a_list_of_retry_waits(tmp_path: Path) -> None:
     hand_over(open_stores(config).crawl, name, [line], Division.of(config), facts=facts, scope=None)
     made = make(config)
     assert ("ended" in made, made["listed"], made["folder"]) == (False, 0, str(NOW))
-    segment = Path(config.dfs_primary) / open_stores(config).crawl.segment(made["folder"], "node-0").path
+    segment = (
+        Path(config.dfs_primary) / open_stores(config).crawl.segment(made["folder"], "node-0").path
+    )
     segment.mkdir(parents=True)
     (segment / "manifest.json").write_bytes(SEGMENT_MANIFEST)
     assert "ended" in make(config, 2), "it was taken in, and fetched"
@@ -599,7 +730,10 @@ def test_rounds_do_not_end_while_a_list_of_retry_waits(tmp_path: Path) -> None:
 
 def test_there_is_nothing_to_forget(tmp_path: Path) -> None:
     stores = open_stores(config_of(tmp_path))
-    with stores.keys() as keys, pytest.raises(ConfigError, match=r"crawldb\.seeds: overwrite and inject"):
+    with (
+        stores.keys() as keys,
+        pytest.raises(ConfigError, match=r"crawldb\.seeds: overwrite and inject"),
+    ):
         forget(stores, keys, ForgottenPages(["http://a.example/"]))
 
 
@@ -613,7 +747,9 @@ def test_a_version_that_is_damaged_is_passed_over(tmp_path: Path) -> None:
 
 def test_many_lists_leave_nothing(tmp_path: Path) -> None:
     """Neither in the crawl directory nor in a node's record; one that is not over stays."""
-    config = replace(config_of(tmp_path), crawldb=replace(config_of(tmp_path).crawldb, keep_versions=1))
+    config = replace(
+        config_of(tmp_path), crawldb=replace(config_of(tmp_path).crawldb, keep_versions=1)
+    )
     stores = open_stores(config)
     with ExitStack() as stack:
         site = Sites(stack, 1)
@@ -629,7 +765,9 @@ def test_many_lists_leave_nothing(tmp_path: Path) -> None:
             assert made["listed"] == 1
             run_iteration(config, "run", number)
             stages.settle_node(open_stores(config), node="node-0")
-            record = json.loads((Path(config.queue.local_dir) / "node-0" / "state.krake").read_bytes())
+            record = json.loads(
+                (Path(config.queue.local_dir) / "node-0" / "state.krake").read_bytes()
+            )
             sizes.append(sum("-" in name for name in record["taken_in"]["complete"]))
             assert len(stores.crawl.inbox.lists()) <= 2
         assert max(sizes) <= 2, sizes
@@ -651,7 +789,9 @@ def test_what_a_generate_reads_does_not_grow_with_lists_that_are_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a lease that is over, or since all their URLs were seen. Folders are deleted once they are merged."""
-    config = replace(config_of(tmp_path), crawldb=replace(config_of(tmp_path).crawldb, keep_versions=1))
+    config = replace(
+        config_of(tmp_path), crawldb=replace(config_of(tmp_path).crawldb, keep_versions=1)
+    )
     stores, asked, found, taken_in = open_stores(config), Counter[str](), [], TakenIn()
     for name in ("list", "exists", "open_read"):
         monkeypatch.setattr(LocalStorage, name, counting(asked, name))
@@ -661,12 +801,18 @@ def test_what_a_generate_reads_does_not_grow_with_lists_that_are_over(
         leave_version(stores, number, [row_of("http://a.example/", **seen)])
         asked.clear()
         made = make(config, 1, at_s, run_id=f"run {number}")
-        found.append((dict(asked), len(list(stores.crawl.storage.list(stores.crawl.at(FileName.LISTS))))))
+        found.append(
+            (dict(asked), len(list(stores.crawl.storage.list(stores.crawl.at(FileName.LISTS)))))
+        )
         folder = Path(config.dfs_primary) / stores.crawl.at(made["folder"])
         (folder / "node-0").mkdir()
-        (folder / "node-0" / "manifest.json").write_bytes(manifest(made["folder"], "node-0", pages=1, links=0))
+        (folder / "node-0" / "manifest.json").write_bytes(
+            manifest(made["folder"], "node-0", pages=1, links=0)
+        )
         commit_iteration(open_stores(config), run_id=f"run {number}", iteration=1)
-        taken_in = taken_in.with_sources([(made["list"], FileName.LISTS)], [made["list"]]).without_lists([made["list"]])
+        taken_in = taken_in.with_sources(
+            [(made["list"], FileName.LISTS)], [made["list"]]
+        ).without_lists([made["list"]])
         Settled("node-0", made["folder"], 0, 0, taken_in).write(stores.crawl)
         for older in stores.crawl.folders()[:-1]:
             shutil.rmtree(folder.parent / older)
@@ -674,7 +820,9 @@ def test_what_a_generate_reads_does_not_grow_with_lists_that_are_over(
 
 
 def test_a_list_that_some_node_has_not_taken_in_stays(tmp_path: Path) -> None:
-    config = replace(config_of(tmp_path), crawldb=replace(config_of(tmp_path).crawldb, keep_versions=1))
+    config = replace(
+        config_of(tmp_path), crawldb=replace(config_of(tmp_path).crawldb, keep_versions=1)
+    )
     stores = open_stores(config)
     leave_version(stores, 1, [row_of("http://a.example/")])
     make(config, 1)
@@ -698,7 +846,10 @@ def test_a_lost_queue_s_urls_come_again_after_the_lease_and_not_before(tmp_path:
         assert make(config, 2, NOW + 60)["counts"] == {"leased": 4}
         assert run_iteration(config, "run", 2)["taken"] == 0
         rows = [
-            row_of(url, **({"fetched_time": NOW, "fetch_time": NOW + 4 * WEEK} if url in fetched else {}))
+            row_of(
+                url,
+                **({"fetched_time": NOW, "fetch_time": NOW + 4 * WEEK} if url in fetched else {}),
+            )
             for url in urls
         ]
         leave_version(open_stores(config), 2, rows)

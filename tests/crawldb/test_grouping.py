@@ -25,7 +25,9 @@ URLS = [f"http://{host}.example/{page}" for host in "ab" for page in range(4)]
 def visits(draw: st.DrawFn, depths: dict[str, int]) -> Visit:
     """A visit of any kind, with the depth that its line had."""
     url = draw(st.sampled_from(URLS))
-    outcome = draw(st.sampled_from(["ok", "ok", "ok", "redirect", "gone", "timeout", "not_modified", "parse"]))
+    outcome = draw(
+        st.sampled_from(["ok", "ok", "ok", "redirect", "gone", "timeout", "not_modified", "parse"])
+    )
     visit = Visit(url, outcome, at=draw(st.integers(-9, 1000)), more={"depth": depths[url]})
     visit.links = draw(st.lists(st.sampled_from(URLS), max_size=3)) if outcome == "ok" else ()
     visit.link = draw(st.sampled_from([{}, {}, {"element": "meta"}])) if visit.links else {}
@@ -51,7 +53,9 @@ def rounds(draw: st.DrawFn) -> list[Round]:
     seeds = st.lists(
         st.tuples(
             st.sampled_from(URLS),
-            st.sampled_from(["", "\tscore=5", "\tscore=0.5", "\tinterval_s=7200", "\tmax_depth=2", "\tx=1"]),
+            st.sampled_from(
+                ["", "\tscore=5", "\tscore=0.5", "\tinterval_s=7200", "\tmax_depth=2", "\tx=1"]
+            ),
         ),
         max_size=2,
     )
@@ -63,16 +67,28 @@ def rounds(draw: st.DrawFn) -> list[Round]:
     return draw(st.lists(one, min_size=1, max_size=5))
 
 
-@settings(max_examples=12, phases=[Phase.reuse, Phase.generate], suppress_health_check=[HealthCheck.too_slow])
-@given(rounds(), st.sampled_from(["fixed", "adaptive"]), st.sampled_from(["keep", "update", "overwrite"]))
-def test_grouped_in_any_way_the_rows_are_the_same(given_rounds: list[Round], kind: str, seeds: str) -> None:
+@settings(
+    max_examples=12,
+    phases=[Phase.reuse, Phase.generate],
+    suppress_health_check=[HealthCheck.too_slow],
+)
+@given(
+    rounds(),
+    st.sampled_from(["fixed", "adaptive"]),
+    st.sampled_from(["keep", "update", "overwrite"]),
+)
+def test_grouped_in_any_way_the_rows_are_the_same(
+    given_rounds: list[Round], kind: str, seeds: str
+) -> None:
     assert_same_rows(given_rounds, kind, seeds)
 
 
 @pytest.mark.parametrize("seeds", ["keep", "update", "overwrite"])
 def test_a_seed_that_was_a_redirects_target_before_has_no_redirects(seeds: str) -> None:
     first, last = (f"http://a.example/{number}" for number in range(2))
-    found = [Visit(url, "redirect", at=at, redirect_url=last) for url, at in ((first, 1), (last, 2))]
+    found = [
+        Visit(url, "redirect", at=at, redirect_url=last) for url, at in ((first, 1), (last, 2))
+    ]
     for updates in (False, True):
         rows = assert_same_rows([([], found, updates), ([last], [], updates)], "fixed", seeds)
         assert {url: row["redirects"] for url, row in rows.items()} == {first: 0, last: 0}
@@ -118,14 +134,25 @@ def test_hops_are_counted_from_the_last_link_that_was_seen_before(element: str |
         rounds[3][1].append(Visit(linking, links=[url], at=5))
     for updates in (False, True):
         rows = assert_same_rows([(*one[:2], updates) for one in rounds], "fixed", "keep")
-        assert {one: rows[f"http://{number}.example/3"]["redirects"] for number, one in enumerate(HOPS)} == HOPS
+        assert {
+            one: rows[f"http://{number}.example/3"]["redirects"] for number, one in enumerate(HOPS)
+        } == HOPS
 
 
 def assert_same_rows(given_rounds: list[Round], kind: str, seeds: str) -> dict[str, dict[str, Any]]:
     """The rows that updates after some of the rounds give, which are those that all rounds at once give."""
     with tempfile.TemporaryDirectory() as folder:
-        sections = {"schedule": {"kind": kind}, "crawldb": {"seeds": seeds}, "scratch": {"directory": "scratch"}}
-        options = {"servers": ["node-a"], "dfs_primary": "dfs", "urls": {"scope": "any"}, **sections}
+        sections = {
+            "schedule": {"kind": kind},
+            "crawldb": {"seeds": seeds},
+            "scratch": {"directory": "scratch"},
+        }
+        options = {
+            "servers": ["node-a"],
+            "dfs_primary": "dfs",
+            "urls": {"scope": "any"},
+            **sections,
+        }
         config = from_mapping(options, Path(folder))
         crawl = Crawl(stores_on(open_storage(config), config))
         for number, (lines, found, updates) in enumerate(given_rounds):

@@ -27,10 +27,15 @@ def crawl_of(config: Config) -> Crawl:
     crawl.seeds(f"{A}/\n{B}/")
     slow: dict[str, Any] = {"duration_ms": 201, "length": 1001}
     first = [
-        Visit(f"{A}/", links=[f"{A}/1", f"{A}/2", f"{A}/3"], more={"duration_ms": 100, "length": 1000}),
+        Visit(
+            f"{A}/", links=[f"{A}/1", f"{A}/2", f"{A}/3"], more={"duration_ms": 100, "length": 1000}
+        ),
         Visit(f"{B}/", "timeout", retry_s=60, more={"duration_ms": 9999}),
     ]
-    second = [Visit(f"{A}/1", more=slow), Visit(f"{A}/2", "gone", more={"duration_ms": 0, "length": 5})]
+    second = [
+        Visit(f"{A}/1", more=slow),
+        Visit(f"{A}/2", "gone", more={"duration_ms": 0, "length": 5}),
+    ]
     crawl.segment(NOW - 3000, first)
     crawl.segment(NOW - 2000, second, "node-b")
     return crawl
@@ -66,7 +71,9 @@ def test_visits_count_whose_segments_are_there(tmp_path: Path) -> None:
     assert [(one.visits, one.mean_bytes) for one in found(config)] == [(1, 1000), (1, None)]
 
 
-def test_the_same_comes_with_one_thread_and_with_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_comes_with_one_thread_and_with_two(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     crawl = Crawl(open_stores(config_of(tmp_path)))
     grow(crawl, 2, pages=2000)
     update(crawl.stores, now=at(NOW))
@@ -91,7 +98,10 @@ def test_a_failing_host_has_a_smaller_share_until_half_of_its_urls_are_fetched(
     tmp_path: Path, failing: int, most: int | None, listed: int
 ) -> None:
     config = with_generate(config_of(tmp_path), max_per_failing_host=most)
-    rows = [row_of(f"{A}/{page}", retries=int(page < failing), fetched_time=NOW - 9) for page in range(10)]
+    rows = [
+        row_of(f"{A}/{page}", retries=int(page < failing), fetched_time=NOW - 9)
+        for page in range(10)
+    ]
     leave_version(open_stores(config), 1, [*rows, *(row_of(f"{B}/{page}") for page in range(10))])
     made = make(config)
     assert Counter(made["counts"]) == Counter({"listed": 10 + listed, "host_limit": 10 - listed})

@@ -29,7 +29,9 @@ def crawl(config: Config) -> Crawl:
     crawl = Crawl(stores_on(open_storage(config), config))
     crawl.seeds(A)
     crawl.segment(T, [Visit(A, links=[B, C])])
-    crawl.segment(T + DAY, [Visit(B, more={"depth": 1}), Visit(C, "timeout", retry_s=60, more={"depth": 1})])
+    crawl.segment(
+        T + DAY, [Visit(B, more={"depth": 1}), Visit(C, "timeout", retry_s=60, more={"depth": 1})]
+    )
     return crawl
 
 
@@ -53,8 +55,17 @@ def test_of_all_segments_once_nothing_waits(crawl: Crawl) -> None:
 def test_not_while_queues_are_not_empty(crawl: Crawl, what: str) -> None:
     settle(crawl, "node-a", T + DAY)
     if what != "not settled":
-        settle(crawl, "node-b", T if what == "settled before" else T + DAY, what == "queue", what == "undecided")
-    with pytest.raises(InputError, match=r"URLs wait in queues \(node-b: .*frontier\.order: fifo until nothing waits"):
+        settle(
+            crawl,
+            "node-b",
+            T if what == "settled before" else T + DAY,
+            what == "queue",
+            what == "undecided",
+        )
+    with pytest.raises(
+        InputError,
+        match=r"URLs wait in queues \(node-b: .*frontier\.order: fifo until nothing waits",
+    ):
         init_crawldb(crawl.stores, now=NOW)
     assert newest_version(crawl.stores) is None
 
@@ -69,7 +80,9 @@ update(open_stores(load_config(sys.argv[1])), now=datetime(2026, 11, 1, tzinfo=U
 
 
 @pytest.mark.parametrize("step", ["versions.written", "versions.renamed"])
-def test_killed_at_a_step_the_next_update_leaves_the_same(crawl: Crawl, step: str, tmp_path: Path) -> None:
+def test_killed_at_a_step_the_next_update_leaves_the_same(
+    crawl: Crawl, step: str, tmp_path: Path
+) -> None:
     file = tmp_path / "config.yml"
     file.write_text(yaml.safe_dump(to_mapping(crawl.stores.config)))
     command = [sys.executable, "-c", KILLED, str(file)]
@@ -83,4 +96,6 @@ def test_killed_at_a_step_the_next_update_leaves_the_same(crawl: Crawl, step: st
     again = update(crawl.stores, now=NOW)
     assert again.manifest["parts"] == killed.manifest["parts"]
     assert sorted(path.name for path in (crawl.root / "crawldb").iterdir()) == ["1", "2"]
-    assert [path.name for path in Path(crawl.stores.config.scratch.directory).iterdir()] == ["export.lock"]
+    assert [path.name for path in Path(crawl.stores.config.scratch.directory).iterdir()] == [
+        "export.lock"
+    ]

@@ -82,44 +82,67 @@ def plain_line(row: dict[str, Any], name: str, config: Config, segment: str) -> 
             "etag": row["etag"],
             "last_modified": row["last_modified"],
         }
-        line.append(json.dumps({field: value for field, value in earlier.items() if value not in {None, ""}}))
+        line.append(
+            json.dumps(
+                {field: value for field, value in earlier.items() if value not in {None, ""}}
+            )
+        )
     return "\t".join(line) + "\n"
 
 
-def plain_parts(rows: list[dict[str, Any]], name: str, config: Config, segment: str) -> dict[str, str]:
+def plain_parts(
+    rows: list[dict[str, Any]], name: str, config: Config, segment: str
+) -> dict[str, str]:
     """Divide the lines, in order of keys, among the nodes."""
     parts = dict.fromkeys(config.servers, "")
     for number, row in enumerate(rows):
         node = config.servers[number % len(config.servers)]
         if config.frontier.routing == "host":
-            scores = {blake2b(f"{one}\n{row['host']}".encode(), digest_size=8).digest(): one for one in config.servers}
+            scores = {
+                blake2b(f"{one}\n{row['host']}".encode(), digest_size=8).digest(): one
+                for one in config.servers
+            }
             node = scores[max(scores)]
         parts[node] += plain_line(row, name, config, segment)
     return parts
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_list_is_what_plain_python_writes(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_is_what_plain_python_writes(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Compare the lines of each node, the manifest's places of these lines, and the file of keys, byte by byte."""
     choose = random.Random(seed)
-    noting = {"columns": ("weight",), "before_parsing": staticmethod(lambda page: {"weight": page["depth"]})}
+    noting = {
+        "columns": ("weight",),
+        "before_parsing": staticmethod(lambda page: {"weight": page["depth"]}),
+    }
     plugin(monkeypatch, **noting)
     scoring = {"plugins": choose.choice([[], ["mine"]])}
     routing = {"routing": choose.choice(["host", "local"])}
     config = config_of(tmp_path, choose.choice([1, 2, 3]), scoring=scoring, frontier=routing)
     stores = open_stores(config)
     crawl = Crawl(stores)
-    folder = start_iteration(stores, run_id="run", iteration=1, batch_size=None, clock=lambda: NOW - 2 * DAY).folder
+    folder = start_iteration(
+        stores, run_id="run", iteration=1, batch_size=None, clock=lambda: NOW - 2 * DAY
+    ).folder
     segment = crawl.segment(int(folder), [Visit(TAKEN_OUT)], config.servers[0])
     file, keys = encode_dropped([row_of(TAKEN_OUT)["key"]])
     (crawl.root / segment / file).write_bytes(keys)
     rows = sorted(rows_of(choose, segment), key=lambda row: row["key"])
     leave_version(stores, 1, rows)
-    monkeypatch.setattr(importlib.import_module("crawl_lib.crawldb.generate"), "LIST_ROWS", choose.choice([64, 1000]))
+    monkeypatch.setattr(
+        importlib.import_module("crawl_lib.crawldb.generate"),
+        "LIST_ROWS",
+        choose.choice([64, 1000]),
+    )
     made = make(config, 2)
     assert made["counts"] == {"listed": len(rows)}
     at = crawl.root / "lists" / made["list"]
-    data, places = (at / "outlinks").read_bytes(), json.loads((at / "manifest.json").read_bytes())["outlinks"]
+    data, places = (
+        (at / "outlinks").read_bytes(),
+        json.loads((at / "manifest.json").read_bytes())["outlinks"],
+    )
     for node, text in plain_parts(rows, made["list"], config, segment).items():
         part = data[places[node]["offset"] :][: places[node]["length"]]
         assert gzip.decompress(part).decode() == text

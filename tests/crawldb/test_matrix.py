@@ -117,8 +117,16 @@ VISITS: dict[str, dict[str, Any]] = {
     "same": {"body": "known"},
     "not_modified": {"outcome": "not_modified", "refers_to": (OLD, "old.warc.gz", 7)},
     "lost": {"outcome": "not_modified", "refers_to": (OLD, "old.warc.gz", 7)},
-    "redirect_temporary": {"outcome": "redirect", "status": 302, "redirect_url": "http://elsewhere.example/"},
-    "redirect_permanent": {"outcome": "redirect", "status": 308, "redirect_url": "http://elsewhere.example/"},
+    "redirect_temporary": {
+        "outcome": "redirect",
+        "status": 302,
+        "redirect_url": "http://elsewhere.example/",
+    },
+    "redirect_permanent": {
+        "outcome": "redirect",
+        "status": 308,
+        "redirect_url": "http://elsewhere.example/",
+    },
     "gone": {"outcome": "gone"},
     "passing": {"outcome": "timeout", "retry_s": 600},
     "parse_failed": {"parse_error": "not HTML"},
@@ -127,7 +135,9 @@ VISITS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(params=["fixed", "adaptive"])
 def crawl(config: Config, request: pytest.FixtureRequest) -> Crawl:
-    config = dataclasses.replace(config, schedule=dataclasses.replace(config.schedule, kind=request.param))
+    config = dataclasses.replace(
+        config, schedule=dataclasses.replace(config.schedule, kind=request.param)
+    )
     return Crawl(stores_on(open_storage(config), config))
 
 
@@ -135,7 +145,12 @@ def crawl(config: Config, request: pytest.FixtureRequest) -> Crawl:
 def rows(crawl: Crawl) -> dict[str, dict[str, Any]]:
     """The rows after an update that sees each pair once for 0, 1, 2 and 3 links."""
     crawl.segment(T - 100, [])
-    pairs = [(seen, stored, inlinks) for seen, stored, letter in cells() if letter != "." for inlinks in range(4)]
+    pairs = [
+        (seen, stored, inlinks)
+        for seen, stored, letter in cells()
+        if letter != "."
+        for inlinks in range(4)
+    ]
     pairs = [(seen, stored, inlinks) for seen, stored, inlinks in pairs if fits(seen, inlinks)]
     old = [stored_row(url_of(*pair), *pair[:2]) for pair in pairs if pair[1] != NONE]
     sources = [f"http://source.example/{number}" for number in range(3)]
@@ -145,9 +160,15 @@ def rows(crawl: Crawl) -> dict[str, dict[str, Any]]:
     facts = {"parent": None, "now": 1, "segments": segments, "seeds": []}
     write_version(Versions(crawl.stores, CRAWLDB), 1, table.to_batches(), facts)
     depths = {pair: {"depth": 2 if pair[1] == "orphan" else 0} for pair in pairs}
-    visits = [Visit(url_of(*pair), more=depths[pair], **VISITS[pair[0]]) for pair in pairs if pair[0] in VISITS]
+    visits = [
+        Visit(url_of(*pair), more=depths[pair], **VISITS[pair[0]])
+        for pair in pairs
+        if pair[0] in VISITS
+    ]
     for number, source in enumerate(sources):
-        visits.append(Visit(source, links=[url_of(*pair) for pair in pairs if pair[2] > number], at=5))
+        visits.append(
+            Visit(source, links=[url_of(*pair) for pair in pairs if pair[2] > number], at=5)
+        )
     crawl.segment(T, visits)
     return crawl.rows(update(crawl.stores, now=NOW))
 
@@ -172,7 +193,12 @@ def wanted(seen: str, stored: str, letter: str, inlinks: int, kind: str) -> dict
     if is_new and seen == "link":
         fetch_time = at(T, 5)
     retries = (0 if is_new else 2) + (seen == "passing") if not visited or seen == "passing" else 0
-    return {"status": status, "interval_s": interval_s, "fetch_time": fetch_time, "retries": retries}
+    return {
+        "status": status,
+        "interval_s": interval_s,
+        "fetch_time": fetch_time,
+        "retries": retries,
+    }
 
 
 def test_every_cell(crawl: Crawl, rows: dict[str, dict[str, Any]]) -> None:
@@ -211,7 +237,9 @@ def test_what_becomes_of_the_content(rows: dict[str, dict[str, Any]]) -> None:
         assert (row["signature"], row["capture_segment"], row["modified_time"]) == should, seen
         visited = at(T - 20 * DAY) if seen in {"link", "nothing"} else at(T)
         assert row["fetched_time"] == visited, seen
-        assert row["etag"] == (None if seen in {"first", "changed", "same", "lost"} else '"old"'), seen
+        assert row["etag"] == (None if seen in {"first", "changed", "same", "lost"} else '"old"'), (
+            seen
+        )
         redirect = "http://elsewhere.example/" if seen.startswith("redirect") else None
         assert row["redirect_url"] == redirect, seen
 
@@ -231,7 +259,9 @@ def test_a_pair_that_is_missing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_outcome_is_seen_as_something() -> None:
     """Redirects and content are told apart by the query; what has no 2xx, 3xx or 304 and does not pass is gone."""
     other = {"ok": "content", "redirect": "redirect", "not_modified": "not_modified"}
-    assert {str(one): SEEN_OF_OUTCOME[one] for one in Outcome} == {str(o): other.get(o, "gone") for o in Outcome}
+    assert {str(one): SEEN_OF_OUTCOME[one] for one in Outcome} == {
+        str(o): other.get(o, "gone") for o in Outcome
+    }
 
 
 def test_the_docs_have_the_matrix() -> None:

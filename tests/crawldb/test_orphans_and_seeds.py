@@ -26,7 +26,9 @@ def linked(crawl: Crawl) -> None:
     """A seed that links to two pages, one of which was visited."""
     crawl.seeds(A)
     update(crawl.stores, now=NOW)
-    crawl.segment(T, [Visit(A, body="one", links=[B, C]), Visit(B, body="b", more={"depth": 1}, at=20)])
+    crawl.segment(
+        T, [Visit(A, body="one", links=[B, C]), Visit(B, body="b", more={"depth": 1}, at=20)]
+    )
     update(crawl.stores, now=NOW)
 
 
@@ -91,14 +93,19 @@ def test_a_parent_whose_capture_was_deleted_orphans_nobody(config: Config) -> No
 def test_where_two_pages_link_one_is_enough(config: Config) -> None:
     crawl = crawl_with(config)
     linked(crawl)
-    crawl.segment(T + DAY, [Visit(C, links=[B], more={"depth": 1}), Visit(A, body="two", links=[C])])
+    crawl.segment(
+        T + DAY, [Visit(C, links=[B], more={"depth": 1}), Visit(A, body="two", links=[C])]
+    )
     assert crawl.rows(update(crawl.stores, now=NOW))[B]["status"] == "fetched"
 
 
 def test_what_a_redirect_leads_to_is_no_orphan(config: Config) -> None:
     crawl = crawl_with(config)
     linked(crawl)
-    crawl.segment(T + DAY, [Visit(C, "redirect", redirect_url=B, more={"depth": 1}), Visit(A, body="two", links=[C])])
+    crawl.segment(
+        T + DAY,
+        [Visit(C, "redirect", redirect_url=B, more={"depth": 1}), Visit(A, body="two", links=[C])],
+    )
     assert crawl.rows(update(crawl.stores, now=NOW))[B]["status"] == "fetched"
 
 
@@ -115,7 +122,10 @@ def test_a_seed_that_is_known(config: Config, seeds: str) -> None:
         assert given == (7, 60, '{"score": "7", "interval_s": "60", "topic": "x"}')
     assert row["depth"] == 0
     if seeds == "overwrite":
-        assert (row["status"], row["signature"], row["etag"], row["capture_time"]) == ("unfetched", *[None] * 3)
+        assert (row["status"], row["signature"], row["etag"], row["capture_time"]) == (
+            "unfetched",
+            *[None] * 3,
+        )
         assert row["fetch_time"] < at(T)
     else:
         assert (row["status"], row["fetch_time"]) == ("fetched", at(T, 20) + timedelta(days=30))
@@ -136,7 +146,11 @@ def test_links_that_were_not_counted_are_not_taken_off(config: Config) -> None:
     crawl.seeds(f"{A}\tmax_depth=1")
     limited = {"depth": 1, "metadata": '{"max_depth": "1"}'}
     crawl.segment(
-        T, [Visit(A, links=[B, C], more={"metadata": '{"max_depth": "1"}'}), Visit(B, links=[C], more=limited)]
+        T,
+        [
+            Visit(A, links=[B, C], more={"metadata": '{"max_depth": "1"}'}),
+            Visit(B, links=[C], more=limited),
+        ],
     )
     assert crawl.rows(update(crawl.stores, now=NOW))[C]["inlinks"] == 1
     crawl.seeds("http://a.example/other\tmax_depth=5", "another run")
@@ -167,7 +181,9 @@ PARTLY_READ = {
 
 @pytest.mark.parametrize("what", PARTLY_READ)
 @pytest.mark.parametrize("orphans", ["keep", "drop"])
-def test_links_of_a_page_that_was_read_in_part_count(config: Config, what: str, orphans: str) -> None:
+def test_links_of_a_page_that_was_read_in_part_count(
+    config: Config, what: str, orphans: str
+) -> None:
     crawl = crawl_with(config, orphans=orphans)
     crawl.seeds(A)
     crawl.segment(T, [Visit(A, links=[B, C], **PARTLY_READ[what])])

@@ -23,7 +23,11 @@ from tests.crawldb.test_update import NOW as NOW_OF_UPDATES
 from tests.stores import stores_on
 
 NOW = NOW_OF_UPDATES
-SHEET, FONT, IMAGE = "http://a.example/s.css", "http://cdn.example/f.woff2", "http://a.example/i.png"
+SHEET, FONT, IMAGE = (
+    "http://a.example/s.css",
+    "http://cdn.example/f.woff2",
+    "http://a.example/i.png",
+)
 MONTH = 30 * DAY
 E1, E2 = {"hop": "E", "depth": 1}, {"hop": "E", "depth": 2}
 
@@ -57,7 +61,10 @@ THIRD = (T + 120, [Visit(FONT, body="f", more=E2)])
 
 
 def states(rows: dict[str, dict[str, Any]]) -> dict[str, tuple[Any, ...]]:
-    return {url: (row["status"], row["fetch_status"], row["fetch_time"], row["depth"]) for url, row in rows.items()}
+    return {
+        url: (row["status"], row["fetch_status"], row["fetch_time"], row["depth"])
+        for url, row in rows.items()
+    }
 
 
 def test_a_requisite_is_a_row_that_is_due_once_a_page_names_it(crawl: Crawl) -> None:
@@ -83,7 +90,13 @@ def test_a_page_that_is_fetched_anew_asks_for_requisites_older_than_its_interval
     assert states(rows)[SHEET][2] == (at(seen + age) if is_due else NEVER)
     assert states(rows)[IMAGE][2] == NEVER, "the page does not name it any more"
     assert states(rows)[FONT][2] == NEVER, "the style sheet asks for it once it is fetched"
-    rows = grown(crawl, (seen + age + 60, [Visit(SHEET, "not_modified", refers_to=("x", "y", 0), needs=[], more=E1)]))
+    rows = grown(
+        crawl,
+        (
+            seen + age + 60,
+            [Visit(SHEET, "not_modified", refers_to=("x", "y", 0), needs=[], more=E1)],
+        ),
+    )
     assert states(rows)[SHEET][2] == NEVER
 
 
@@ -100,7 +113,9 @@ def test_a_requisite_that_a_page_links_to_is_a_page(crawl: Crawl) -> None:
     """The table says the same, whether the link comes before the visit, with it, or after it."""
     link = Visit(B, body="b", links=[SHEET, FONT], more={"depth": 1})
     rows = grown(crawl, FIRST, SECOND, (T + 120, [link]))
-    assert states(rows)[SHEET] == ("fetched", "fetched", at(T + 60 + MONTH), 2), "due as if it had been a page"
+    assert states(rows)[SHEET] == ("fetched", "fetched", at(T + 60 + MONTH), 2), (
+        "due as if it had been a page"
+    )
     assert states(rows)[FONT] == ("unfetched", "unfetched", at(T + 120), 2)
     assert (rows[SHEET]["inlinks"], rows[SHEET]["redirects"]) == (1, 0)
     rows = grown(crawl, (T + 180, [Visit(SHEET, body="s2", more={"depth": 2, "hop": "L"})]))
@@ -127,7 +142,11 @@ def test_a_seed_makes_a_requisite_a_page(config: Config, policy: str) -> None:
     crawl.seeds(f"{SHEET}\tscore=3\n{FONT}", "later")
     crawl.iteration(T + 200)
     rows = crawl.rows(update(crawl.stores, now=NOW))
-    assert (rows[FONT]["status"], rows[FONT]["depth"], str(rows[FONT]["score"])) == ("unfetched", 0, "1.000000000")
+    assert (rows[FONT]["status"], rows[FONT]["depth"], str(rows[FONT]["score"])) == (
+        "unfetched",
+        0,
+        "1.000000000",
+    )
     assert (rows[SHEET]["depth"], str(rows[SHEET]["score"])) == (0, "3.000000000")
     assert rows[SHEET]["status"] == ("unfetched" if policy == "overwrite" else "fetched")
     assert same_once_more(crawl)
@@ -180,7 +199,10 @@ def test_a_list_has_the_requisites_that_pages_ask_for(tmp_path: Path) -> None:
     rows = [needed(SHEET), needed(FONT, depth=3), needed(IMAGE, fetch_time=NEVER.timestamp())]
     leave_version(open_stores(config), 1, rows)
     made = make(config)
-    assert {line.url: line.requisite for line in lines_of(config, made["list"])} == {SHEET: 1, FONT: 3}
+    assert {line.url: line.requisite for line in lines_of(config, made["list"])} == {
+        SHEET: 1,
+        FONT: 3,
+    }
     assert made["counts"] == {"listed": 2, "not_needed": 1}
     for ask in (explain, look_up):
         assert ask(open_stores(config), IMAGE)["reason"] is Reason.NOT_NEEDED
@@ -199,7 +221,9 @@ def test_limits_of_pages_do_not_count_requisites(tmp_path: Path) -> None:
     assert made["counts"] == {"listed": 14, "host_limit": 3, "top_n": 2, "requisites_top_n": 2}
 
 
-def test_requisites_come_before_pages_of_their_domain_and_leave_room_for_others(tmp_path: Path) -> None:
+def test_requisites_come_before_pages_of_their_domain_and_leave_room_for_others(
+    tmp_path: Path,
+) -> None:
     farm = [needed(f"http://farm.example/{number}.png") for number in range(200)]
     good = [row_of(f"http://good.example/{number}") for number in range(10)]
     own = [row_of(f"http://farm.example/{number}") for number in range(10)]

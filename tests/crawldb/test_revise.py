@@ -30,7 +30,9 @@ def scored(stores: Stores, of: str, score: str) -> Version:
 
     def prepare(work: VersionWork) -> None:
         rows = {"key": [row_of(A)["key"]], "score": [Decimal(score)]}
-        work.engine.values("ranks", pa.table(rows, pa.schema([("key", pa.binary()), ("score", SCORE)])))
+        work.engine.values(
+            "ranks", pa.table(rows, pa.schema([("key", pa.binary()), ("score", SCORE)]))
+        )
 
     return revise(stores, what="score", of=of, query="crawldb/scored", prepare=prepare, now=at(NOW))
 
@@ -56,7 +58,12 @@ def test_a_row_that_the_rank_lacks_has_none_and_all_else_is_as_it_was(stores: St
 
 def test_what_has_been_done_is_not_done_again(stores: Stores) -> None:
     leave_version(stores, 1, [row_of(A)])
-    assert [scored(stores, of, "1").number for of in ("first", "first", "second", "second")] == [2, 2, 3, 3]
+    assert [scored(stores, of, "1").number for of in ("first", "first", "second", "second")] == [
+        2,
+        2,
+        3,
+        3,
+    ]
 
 
 def test_without_a_version_it_says_what_to_do(stores: Stores) -> None:

@@ -25,7 +25,10 @@ def queries_of(config: Config, rounds: int, monkeypatch: pytest.MonkeyPatch) -> 
     crawl = Crawl(stores_on(open_storage(config), config))
     for number in range(rounds):
         crawl.seeds(f"http://seed.example/{number}\tscore={number}", f"run {number}")
-        crawl.segment(T + number * DAY, [Visit(url_of(number), links=[url_of(number + 1)], more={"depth": number})])
+        crawl.segment(
+            T + number * DAY,
+            [Visit(url_of(number), links=[url_of(number + 1)], more={"depth": number})],
+        )
     asked = []
     whole = Duck._whole
     with monkeypatch.context() as patch:
@@ -49,12 +52,22 @@ SCORES = ["0.000000001", "-0.000000003", "999999999.999999999", "-999999999.9999
 
 def test_the_priority_of_a_sitemap_is_rounded_as_in_one_update_a_round(config: Config) -> None:
     """Chains of pages, one for each score, of which each page hands on the score that it was given."""
-    crawl = Crawl(stores_on(open_storage(config), replace(config, schedule=replace(config.schedule, sitemaps=True))))
-    chains = {score: [f"http://{place}.example/{page}" for page in range(6)] for place, score in enumerate(SCORES)}
+    crawl = Crawl(
+        stores_on(
+            open_storage(config), replace(config, schedule=replace(config.schedule, sitemaps=True))
+        )
+    )
+    chains = {
+        score: [f"http://{place}.example/{page}" for page in range(6)]
+        for place, score in enumerate(SCORES)
+    }
     crawl.seeds("\n".join(f"{urls[0]}\tscore={score}" for score, urls in chains.items()))
     for number, priority in enumerate(PRIORITIES):
         link, more = {"element": "loc", "rel": f"priority={priority}"}, {"depth": number}
-        visits = [Visit(urls[number], links=[urls[number + 1]], link=link, more=more) for urls in chains.values()]
+        visits = [
+            Visit(urls[number], links=[urls[number + 1]], link=link, more=more)
+            for urls in chains.values()
+        ]
         crawl.segment(T + number * DAY, visits)
         grown = update(crawl.stores, now=NOW)
     rows = crawl.rows(grown)
@@ -62,5 +75,7 @@ def test_the_priority_of_a_sitemap_is_rounded_as_in_one_update_a_round(config: C
     for score, urls in chains.items():
         wanted = [Decimal(score)]
         for priority in PRIORITIES:
-            wanted.append((wanted[-1] * Decimal(priority)).quantize(Decimal("1e-9"), "ROUND_HALF_UP"))
+            wanted.append(
+                (wanted[-1] * Decimal(priority)).quantize(Decimal("1e-9"), "ROUND_HALF_UP")
+            )
         assert [rows[url]["score"] for url in urls] == wanted

@@ -49,13 +49,19 @@ def test_the_fixed_schedule(config: Config, tmp_path: Any) -> None:
 
 
 def test_intervals_have_bounds(config: Config, tmp_path: Any) -> None:
-    crawl = crawl_with(config, tmp_path, kind="adaptive", interval_s=100, min_s=70, max_s=130, always_s=120)
+    crawl = crawl_with(
+        config, tmp_path, kind="adaptive", interval_s=100, min_s=70, max_s=130, always_s=120
+    )
     assert intervals(crawl, "xyzzzz") == [100, 80, 70, 98, 130, 130]
     row = crawl.rows()[A]
-    assert row["fetch_time"] == at(T + 5 * 400 * DAY) + timedelta(seconds=120)  # a visit at most always_s later
+    assert row["fetch_time"] == at(T + 5 * 400 * DAY) + timedelta(
+        seconds=120
+    )  # a visit at most always_s later
 
 
-def test_what_is_gone_is_tried_at_longer_and_longer_intervals(config: Config, tmp_path: Any) -> None:
+def test_what_is_gone_is_tried_at_longer_and_longer_intervals(
+    config: Config, tmp_path: Any
+) -> None:
     crawl = crawl_with(config, tmp_path, interval_s=1000, always_s=2000)
     assert intervals(crawl, "gggx") == [1500, 1800, 1800, 1800]
 
@@ -83,7 +89,11 @@ def test_a_rule(config: Config, tmp_path: Any, rule: dict[str, Any], wanted: lis
 
 
 def test_the_first_rule_that_matches_counts(config: Config, tmp_path: Any) -> None:
-    rules = [{"status": "gone", "fixed_s": 9}, {"kind": "domain", "value": "a.example", "fixed_s": 8}, {"fixed_s": 7}]
+    rules = [
+        {"status": "gone", "fixed_s": 9},
+        {"kind": "domain", "value": "a.example", "fixed_s": 8},
+        {"fixed_s": 7},
+    ]
     crawl = crawl_with(config, tmp_path, rules=rules)
     assert intervals(crawl, "xg") == [8, 9]
 
@@ -97,18 +107,26 @@ def test_a_seed_sets_its_first_interval_or_its_only_one(config: Config, tmp_path
 
 
 @pytest.mark.parametrize("value", ["x", "-1", "1e400", "²", "nan", ""])
-def test_metadata_that_is_no_number_asks_for_nothing(config: Config, tmp_path: Any, value: str) -> None:
+def test_metadata_that_is_no_number_asks_for_nothing(
+    config: Config, tmp_path: Any, value: str
+) -> None:
     crawl = crawl_with(config, tmp_path, interval_s=1000)
-    crawl.seeds(f"{A}\tinterval_s={value}\tinterval_fixed_s={value}\tmax_depth={value}\tscore={value}0x")
+    crawl.seeds(
+        f"{A}\tinterval_s={value}\tinterval_fixed_s={value}\tmax_depth={value}\tscore={value}0x"
+    )
     row = crawl.rows(update(crawl.stores, now=NOW))[A]
     assert (row["interval_s"], float(row["score"])) == (1000, 1)
 
 
 @pytest.mark.parametrize("text", ["no JSON", "[1]", "7", '{"score": [', None, ""])
-def test_metadata_that_is_no_object_asks_for_nothing(config: Config, tmp_path: Any, text: str | None) -> None:
+def test_metadata_that_is_no_object_asks_for_nothing(
+    config: Config, tmp_path: Any, text: str | None
+) -> None:
     """A queue that people made may have any text there."""
     assert SeedFacts.of(text) == SeedFacts()
-    crawl = crawl_with(config, tmp_path, interval_s=1000, rules=[{"metadata": "half=1", "fixed_s": 5}])
+    crawl = crawl_with(
+        config, tmp_path, interval_s=1000, rules=[{"metadata": "half=1", "fixed_s": 5}]
+    )
     assert intervals(crawl, "xy", metadata=text) == [1000, 1000]
 
 
@@ -116,7 +134,10 @@ def test_metadata_that_is_no_object_asks_for_nothing(config: Config, tmp_path: A
     ("schedule", "message"),
     [
         ({"min_s": 9, "max_s": 8}, r"schedule\.min_s: 9 is more than schedule\.max_s"),
-        ({"rules": [{"kind": "regex", "value": "("}]}, r"schedule\.rules\[0\]\.value: .*not a regular expression"),
+        (
+            {"rules": [{"kind": "regex", "value": "("}]},
+            r"schedule\.rules\[0\]\.value: .*not a regular expression",
+        ),
         ({"rules": [{"min_s": 9, "max_s": 8}]}, r"schedule\.rules\[0\]\.min_s"),
         ({"rules": [{"status": "fetch"}]}, r"schedule\.rules\[0\]\.status: must be one of"),
         ({"rules": [{"metadata": "topic"}]}, r"schedule\.rules\[0\]\.metadata"),
@@ -133,7 +154,9 @@ def test_where_the_schedule_changes_only_later_visits_do(config: Config) -> None
     crawl = Crawl(stores_on(open_storage(config), config))
     crawl.segment(T, [Visit(A), Visit(B)])
     update(crawl.stores, now=NOW)
-    config = replace(config, schedule=replace(config.schedule, interval_s=60, max_s=3600, kind="adaptive"))
+    config = replace(
+        config, schedule=replace(config.schedule, interval_s=60, max_s=3600, kind="adaptive")
+    )
     crawl = Crawl(stores_on(open_storage(config), config))
     crawl.segment(T + DAY, [Visit(A)])
     rows = crawl.rows(update(crawl.stores, now=NOW))
@@ -156,13 +179,18 @@ SAID = {
 def test_what_a_sitemap_says_brings_a_visit_forward(config: Config, tmp_path: Any) -> None:
     """Not before `min_s` have passed since the last one; and of a visit that came later, or has failed, nothing."""
     crawl = crawl_with(config, tmp_path, sitemaps=True)
-    maps, pages, later = ([f"http://{name}.example/{number}" for number in range(len(SAID))] for name in "mpl")
+    maps, pages, later = (
+        [f"http://{name}.example/{number}" for number in range(len(SAID))] for name in "mpl"
+    )
     crawl.seeds("\n".join([*maps, *pages, *later, A]))
     crawl.segment(T, [*map(Visit, [*pages, *later]), Visit(A, "timeout", retry_s=7 * DAY)])
     update(crawl.stores, now=NOW)
     links = [{"element": "loc", "rel": said} for said in SAID]
     listed = zip(maps, pages, later, links, strict=True)
-    crawl.segment(T + DAY, [Visit(one, links=[page, other, A], link=link) for one, page, other, link in listed])
+    crawl.segment(
+        T + DAY,
+        [Visit(one, links=[page, other, A], link=link) for one, page, other, link in listed],
+    )
     update(crawl.stores, now=NOW)
     crawl.segment(T + 2 * DAY, list(map(Visit, later)))
     grown, built = (crawl.rows(make(crawl.stores, now=NOW)) for make in (update, rebuild))
@@ -173,11 +201,15 @@ def test_what_a_sitemap_says_brings_a_visit_forward(config: Config, tmp_path: An
     assert dict(zip(SAID, map(waits.get, pages), strict=True)) == SAID
     assert {waits[url] for url in later} == {30 * DAY}
     assert waits[A] == 7 * DAY
-    assert {url: row["fetch_time"] for url, row in built.items()} == {u: row["fetch_time"] for u, row in grown.items()}
+    assert {url: row["fetch_time"] for url, row in built.items()} == {
+        u: row["fetch_time"] for u, row in grown.items()
+    }
 
 
 @pytest.mark.parametrize(("counts", "score"), [(True, "0.250000000"), (False, "1.000000000")])
-def test_hints_count_by_option_only(counts: bool, score: str, config: Config, tmp_path: Any) -> None:
+def test_hints_count_by_option_only(
+    counts: bool, score: str, config: Config, tmp_path: Any
+) -> None:
     crawl = crawl_with(config, tmp_path, sitemaps=counts)
     crawl.seeds(f"{A}\n{B}")
     update(crawl.stores, now=NOW)

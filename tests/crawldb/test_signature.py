@@ -25,7 +25,9 @@ from tests.stores import stores_on
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
 URL = "http://a.example/"
-WORDS = "The tentacles of an octopus are properly called arms, and every octopus has eight of them. "
+WORDS = (
+    "The tentacles of an octopus are properly called arms, and every octopus has eight of them. "
+)
 PAGE = "<html><body><nav>{}</nav><main><p>{}</main><footer>{}</footer></body></html>"
 FIRST = PAGE.format("Start", WORDS * 4, "Monday")
 AROUND = PAGE.format("Start, News", WORDS * 4, "Tuesday")
@@ -60,16 +62,24 @@ def digest(html: str) -> bytes:
 
 @pytest.mark.parametrize(
     ("signature", "statuses"),
-    [("content", ["fetched", "fetched", "fetched"]), ("text", ["fetched", "not_modified", "fetched"])],
+    [
+        ("content", ["fetched", "fetched", "fetched"]),
+        ("text", ["fetched", "not_modified", "fetched"]),
+    ],
 )
 def test_what_is_around_the_main_text_changes_a_page_by_its_content_alone(
     signature: str, statuses: list[str], config: Config
 ) -> None:
     stores = stores_of(config, signature)
-    found = [visit(stores, str(1_700_000_000 + day), html) for day, html in enumerate((FIRST, AROUND, CHANGED))]
+    found = [
+        visit(stores, str(1_700_000_000 + day), html)
+        for day, html in enumerate((FIRST, AROUND, CHANGED))
+    ]
     assert [row["status"] for row in found] == statuses
     assert stores.storage.exists("text") == (signature == "text")
-    assert found[0]["signature"] == (digest(FIRST) if signature == "content" else text_profile(count_words(WORDS * 4)))
+    assert found[0]["signature"] == (
+        digest(FIRST) if signature == "content" else text_profile(count_words(WORDS * 4))
+    )
 
 
 def test_texts_that_were_made_before_or_deleted_give_the_same(config: Config) -> None:

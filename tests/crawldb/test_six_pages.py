@@ -18,8 +18,20 @@ from tests.crawldb.test_update import DAY, NOW, T, at
 from tests.stores import stores_on
 
 SITE = "http://site.example/"
-HOME, MOVED, TARGET, COPY, BROKEN = SITE, f"{SITE}moved", f"{SITE}target", f"{SITE}copy", f"{SITE}broken"
-TRAP, DEEP, DEEPER, GONE, SECRET = f"{SITE}trap", f"{SITE}trap/b", f"{SITE}trap/b/b", f"{SITE}page", f"{SITE}secret"
+HOME, MOVED, TARGET, COPY, BROKEN = (
+    SITE,
+    f"{SITE}moved",
+    f"{SITE}target",
+    f"{SITE}copy",
+    f"{SITE}broken",
+)
+TRAP, DEEP, DEEPER, GONE, SECRET = (
+    f"{SITE}trap",
+    f"{SITE}trap/b",
+    f"{SITE}trap/b/b",
+    f"{SITE}page",
+    f"{SITE}secret",
+)
 ALL = [MOVED, COPY, BROKEN, TRAP, GONE, SECRET]
 ONE, TWO = {"depth": 1}, {"depth": 2}
 FIRST, SECOND, THIRD = T, T + DAY, T + 40 * DAY

@@ -45,7 +45,10 @@ def test_seeds_alone_make_a_first_version(crawl: Crawl) -> None:
     rows = crawl.rows(version)
     assert version.number == 1
     assert version.manifest["now"] == int(NOW.timestamp())
-    assert {url: (row["status"], row["depth"], str(row["score"]), row["interval_s"]) for url, row in rows.items()} == {
+    assert {
+        url: (row["status"], row["depth"], str(row["score"]), row["interval_s"])
+        for url, row in rows.items()
+    } == {
         A: ("unfetched", 0, "2.500000000", 3600),
         B: ("unfetched", 0, "1.000000000", 30 * DAY),
     }
@@ -54,7 +57,9 @@ def test_seeds_alone_make_a_first_version(crawl: Crawl) -> None:
     assert all(row["fetch_time"] < NOW for row in rows.values())
 
 
-def test_hops_are_asked_for_where_something_leads_on_alone(crawl: Crawl, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hops_are_asked_for_where_something_leads_on_alone(
+    crawl: Crawl, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked, rows = list[str](), Duck.rows
 
     def noted(engine: Duck, query: str, stage: str = "") -> Iterator[dict[str, Any]]:
@@ -84,10 +89,14 @@ def test_a_run_without_seeds_and_segments_makes_no_version(crawl: Crawl) -> None
     crawl.seeds(B, "one more")
     grown = update(crawl.stores, now=NOW)
     assert set(crawl.rows(grown)) == {A, B}
-    assert grown.manifest["seeds"] == sorted(crawl.stores.crawl.inbox.seeds())  # those of none are not read again
+    assert grown.manifest["seeds"] == sorted(
+        crawl.stores.crawl.inbox.seeds()
+    )  # those of none are not read again
 
 
-def test_seeds_come_before_what_their_iteration_fetched_also_if_it_was_named_by_a_later_time(crawl: Crawl) -> None:
+def test_seeds_come_before_what_their_iteration_fetched_also_if_it_was_named_by_a_later_time(
+    crawl: Crawl,
+) -> None:
     """Folders are named in whole seconds, and quick rounds run ahead of the clock."""
     crawl.seeds(f"{A}\tscore=2.5\tinterval_s=3600")
     update(crawl.stores, now=NOW)
@@ -104,7 +113,12 @@ def test_what_only_a_robots_txt_names_is_found_and_is_no_orphan(crawl: Crawl) ->
     robots = {"source": key("http://a.example/robots.txt"), "element": "robots"}
     crawl.segment(T, [Visit(A, links=[B], link=robots)])
     row = crawl.rows(update(crawl.stores, now=NOW))[B]
-    assert (row["status"], row["depth"], row["inlinks"], row["fetch_time"]) == ("unfetched", 1, 1, at(T, 0))
+    assert (row["status"], row["depth"], row["inlinks"], row["fetch_time"]) == (
+        "unfetched",
+        1,
+        1,
+        at(T, 0),
+    )
     crawl.segment(T + DAY, [Visit(A, body="x"), Visit(B)])
     assert crawl.rows(update(crawl.stores, now=NOW))[B]["status"] == "fetched"
     assert crawl.rows(rebuild(crawl.stores, now=NOW))[B]["status"] == "fetched"
@@ -116,8 +130,15 @@ def test_a_round(crawl: Crawl) -> None:
     name = crawl.segment(T, [Visit(A, body="x", links=[B, C, A, B])])
     rows = crawl.rows(update(crawl.stores, now=NOW))
     assert (rows[A]["status"], rows[A]["fetch_time"]) == ("fetched", at(T) + timedelta(days=30))
-    assert (rows[A]["capture_segment"], rows[A]["capture_time"], rows[A]["modified_time"]) == (name, at(T), at(T))
-    assert {url: (row["status"], row["depth"], row["inlinks"], row["fetch_time"]) for url, row in rows.items()} == {
+    assert (rows[A]["capture_segment"], rows[A]["capture_time"], rows[A]["modified_time"]) == (
+        name,
+        at(T),
+        at(T),
+    )
+    assert {
+        url: (row["status"], row["depth"], row["inlinks"], row["fetch_time"])
+        for url, row in rows.items()
+    } == {
         A: ("fetched", 0, 0, at(T) + timedelta(days=30)),
         B: ("unfetched", 1, 2, at(T)),
         C: ("unfetched", 1, 1, at(T)),
@@ -138,7 +159,11 @@ def test_all_captures_since_the_last_update_count_in_order_of_time(crawl: Crawl)
     assert rows[A]["fetch_time"] == at(T + 21 * DAY) + timedelta(seconds=120)
     last = crawl.segment(T + 22 * DAY, [Visit(A, body="two")])
     rows = crawl.rows(update(crawl.stores, now=NOW))
-    assert (rows[A]["status"], rows[A]["retries"], rows[A]["capture_segment"]) == ("fetched", 0, last)
+    assert (rows[A]["status"], rows[A]["retries"], rows[A]["capture_segment"]) == (
+        "fetched",
+        0,
+        last,
+    )
     assert rows[A]["modified_time"] == at(T + 22 * DAY)
 
 
@@ -166,7 +191,9 @@ def test_a_redirect_adds_its_target_without_a_step_of_depth(crawl: Crawl) -> Non
 def test_hops_without_a_link_between_them_are_limited(crawl: Crawl, grouped: bool) -> None:
     urls = [f"http://a.example/{number}" for number in range(20)]
     for number in range(15):
-        crawl.segment(T + number, [Visit(urls[number], "redirect", redirect_url=urls[number + 1], at=0)])
+        crawl.segment(
+            T + number, [Visit(urls[number], "redirect", redirect_url=urls[number + 1], at=0)]
+        )
         if not grouped and urls[number + 1] not in crawl.rows(update(crawl.stores, now=NOW)):
             break
         if grouped and number == crawl.stores.config.fetch.max_redirects:
@@ -179,7 +206,10 @@ def test_a_redirect_that_leaves_the_scope_adds_nothing_but_that_of_a_seed(config
     config = replace(config, urls=replace(config.urls, scope="hosts"))
     crawl = Crawl(stores_on(open_storage(config), config))
     away = ["http://elsewhere.example/1", "http://elsewhere.example/2"]
-    visits = [Visit(A, "redirect", redirect_url=away[0]), Visit(B, "redirect", redirect_url=away[1])]
+    visits = [
+        Visit(A, "redirect", redirect_url=away[0]),
+        Visit(B, "redirect", redirect_url=away[1]),
+    ]
     visits[1].more["depth"] = 1
     crawl.segment(T, visits)
     assert set(crawl.rows(update(crawl.stores, now=NOW))) == {A, B, away[0]}
@@ -190,7 +220,10 @@ def test_links_that_are_not_followed_and_to_itself_are_none(crawl: Crawl) -> Non
     path = crawl.root / str(T) / "node-a" / "links.parquet"
     table = pq.read_table(path).to_pylist()
     pq.write_table(
-        pa.Table.from_pylist([{**row, "followed": row["target_url"] != B} for row in table], LINKS_SCHEMA), path
+        pa.Table.from_pylist(
+            [{**row, "followed": row["target_url"] != B} for row in table], LINKS_SCHEMA
+        ),
+        path,
     )
     rows = crawl.rows(update(crawl.stores, now=NOW))
     assert set(rows) == {A}
@@ -220,7 +253,11 @@ def test_what_is_known_of_a_capture_that_is_gone_is_forgotten(crawl: Crawl, how:
     assert (row["status"], row["signature"]) == ("fetched", sha1(b"x").digest())
     crawl.segment(T + 2 * DAY, [Visit(A, "not_modified", refers_to=(name, "0.warc.gz", 0))])
     row = crawl.rows(update(crawl.stores, now=NOW))[A]
-    assert (row["status"], row["signature"], row["fetch_time"]) == ("unfetched", None, at(T + 2 * DAY))
+    assert (row["status"], row["signature"], row["fetch_time"]) == (
+        "unfetched",
+        None,
+        at(T + 2 * DAY),
+    )
 
 
 def test_a_late_segment_is_taken_in_by_a_later_update(crawl: Crawl) -> None:
@@ -235,13 +272,18 @@ def test_a_late_segment_is_taken_in_by_a_later_update(crawl: Crawl) -> None:
 def test_older_segments_without_later_columns_are_taken_in(crawl: Crawl) -> None:
     name = crawl.segment(T, [Visit(A), Visit(B, "timeout")])
     path = crawl.root / name / "pages.parquet"
-    pq.write_table(pq.read_table(path).drop_columns(["retry_at", "refers_to", "parse_error", "error"]), path)
+    pq.write_table(
+        pq.read_table(path).drop_columns(["retry_at", "refers_to", "parse_error", "error"]), path
+    )
     rows = crawl.rows(update(crawl.stores, now=NOW))
     assert (rows[A]["status"], rows[B]["status"]) == ("fetched", "gone")
 
 
 def test_a_host_that_was_given_up_costs_an_untried_url_no_retry(crawl: Crawl) -> None:
-    visits = [Visit(A, "host_gave_up", retry_s=60, more={"attempts": 0}), Visit(B, "host_gave_up", retry_s=60)]
+    visits = [
+        Visit(A, "host_gave_up", retry_s=60, more={"attempts": 0}),
+        Visit(B, "host_gave_up", retry_s=60),
+    ]
     crawl.segment(T, visits)
     rows = crawl.rows(update(crawl.stores, now=NOW))
     assert (rows[A]["retries"], rows[B]["retries"]) == (0, 1)
@@ -263,16 +305,23 @@ def test_max_depth_of_a_seed_ends_its_links(crawl: Crawl, grouped: bool) -> None
     for depth in range(3):
         if not grouped:
             update(crawl.stores, now=NOW)
-        crawl.segment(T + depth, [Visit(urls[depth], links=[urls[depth + 1]], more={"depth": depth, **limit}, at=0)])
+        crawl.segment(
+            T + depth,
+            [Visit(urls[depth], links=[urls[depth + 1]], more={"depth": depth, **limit}, at=0)],
+        )
     rows = crawl.rows(update(crawl.stores, now=NOW))
-    assert {url: row["metadata"] for url, row in rows.items()} == dict.fromkeys(urls[:3], '{"max_depth": "2"}')
+    assert {url: row["metadata"] for url, row in rows.items()} == dict.fromkeys(
+        urls[:3], '{"max_depth": "2"}'
+    )
     crawl.segment(T + DAY, [Visit(B, links=[urls[2]])])
     rows = crawl.rows(update(crawl.stores, now=NOW))
     assert (rows[urls[2]]["metadata"], rows[urls[1]]["metadata"]) == (None, '{"max_depth": "2"}')
 
 
 @pytest.mark.parametrize("make", [update, rebuild])
-def test_of_many_rounds_at_once_each_hands_on_what_the_one_before_has_left(crawl: Crawl, make: Any) -> None:
+def test_of_many_rounds_at_once_each_hands_on_what_the_one_before_has_left(
+    crawl: Crawl, make: Any
+) -> None:
     """B has the score of a seed that comes later in the end, and gave C what it had before."""
     crawl.seeds(A)
     crawl.segment(T, [Visit(A, links=[B])])

@@ -33,8 +33,20 @@ def stores(config: Config) -> Stores:
 def row(url: str, **more: Any) -> dict[str, Any]:
     """A row of the table that was never visited, with what is otherwise."""
     nulls = dict.fromkeys(CRAWLDB_SCHEMA.names)
-    known = {"key": sha1(url.encode()).digest(), "url": url, "host": "a.example", "domain": "a.example"}
-    numbers = {"retries": 0, "redirects": 0, "depth": 0, "inlinks": 0, "interval_s": 2592000, "score": Decimal(0)}
+    known = {
+        "key": sha1(url.encode()).digest(),
+        "url": url,
+        "host": "a.example",
+        "domain": "a.example",
+    }
+    numbers = {
+        "retries": 0,
+        "redirects": 0,
+        "depth": 0,
+        "inlinks": 0,
+        "interval_s": 2592000,
+        "score": Decimal(0),
+    }
     status = {"status": Status.UNFETCHED, "fetch_status": Status.UNFETCHED, "fetch_time": NOW}
     return {**nulls, **known, **numbers, **status, **more}
 
@@ -58,13 +70,17 @@ def test_before_the_first_there_is_none(stores: Stores) -> None:
     assert Versions(stores, CRAWLDB).check() == []
 
 
-def test_rows_are_in_parts_by_interval_of_keys(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_in_parts_by_interval_of_keys(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(writing, "PART_ROWS", 4)
     rows = [row(f"http://a.example/{number}", depth=number) for number in range(9)]
     rows[3]["status"] = Status.GONE
     version = write(stores, 1, rows)
     assert version == newest_version(stores)
-    assert [path.rsplit("/", 2)[1:] for path in version.paths] == [["1", f"part-{n:05d}.parquet"] for n in range(3)]
+    assert [path.rsplit("/", 2)[1:] for path in version.paths] == [
+        ["1", f"part-{n:05d}.parquet"] for n in range(3)
+    ]
     assert rows_of(stores, version) == sorted(rows, key=lambda one: one["key"])
     parts = version.manifest["parts"]
     assert [part["rows"] for part in parts] == [4, 4, 1]
@@ -83,9 +99,14 @@ def test_no_rows_are_a_version_too(stores: Stores) -> None:
 def test_the_same_rows_are_the_same_bytes_however_they_came(stores: Stores) -> None:
     rows = [row(f"http://a.example/{number}") for number in range(50)]
     first, second = (write(stores, number, rows, 8) for number in (1, 2))
-    assert [part["sha256"] for part in first.manifest["parts"]] == [p["sha256"] for p in second.manifest["parts"]]
+    assert [part["sha256"] for part in first.manifest["parts"]] == [
+        p["sha256"] for p in second.manifest["parts"]
+    ]
     root = Path(stores.config.dfs_primary)
-    assert sha256((root / second.paths[0]).read_bytes()).hexdigest() == second.manifest["parts"][0]["sha256"]
+    assert (
+        sha256((root / second.paths[0]).read_bytes()).hexdigest()
+        == second.manifest["parts"][0]["sha256"]
+    )
 
 
 def test_so_many_versions_are_kept(stores: Stores) -> None:
@@ -107,7 +128,9 @@ def test_of_damaged_versions_the_last_whole_one_counts(
     if damage.startswith("no"):
         file.unlink()
     else:
-        file.write_bytes(file.read_bytes().replace(b'"rows": 0', b'"rows": 1') + b" " * ("part" in damage))
+        file.write_bytes(
+            file.read_bytes().replace(b'"rows": 0', b'"rows": 1') + b" " * ("part" in damage)
+        )
     with caplog.at_level(logging.WARNING):
         assert newest_version(stores).number == 1
     assert "crawldb/2" in caplog.text

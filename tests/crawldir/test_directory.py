@@ -15,7 +15,14 @@ from crawl_lib.storage import LocalStorage
 
 @pytest.mark.parametrize(
     "content",
-    ["", "{", "[]", "{}", '{"counts": {}, "outlinks": {}}', '{"counts": [], "outlinks": {}, "scope_added": []}'],
+    [
+        "",
+        "{",
+        "[]",
+        "{}",
+        '{"counts": {}, "outlinks": {}}',
+        '{"counts": [], "outlinks": {}, "scope_added": []}',
+    ],
 )
 def test_a_damaged_manifest_is_named(content: str, tmp_path: Path) -> None:
     path = tmp_path / "crawl" / "17" / "node-a" / "manifest.json"
@@ -38,7 +45,12 @@ def test_whether_a_node_had_a_queue_is_not_asked_of_all_folders(tmp_path: Path) 
 
 def test_no_bit_of_a_sealed_file_can_be_another_unnoticed() -> None:
     """Also not one of its version, of the name of its version, or of its digest: it cannot pass for one of before."""
-    value = {"format_version": SEALED_VERSION, "run_id": "r", "counts": {"taken": 17}, "nodes": ["a", "ä"]}
+    value = {
+        "format_version": SEALED_VERSION,
+        "run_id": "r",
+        "counts": {"taken": 17},
+        "nodes": ["a", "ä"],
+    }
     whole = write_json_bytes(value)
     assert unsealed_if_new(whole) == value
     for byte in range(len(whole)):
@@ -49,4 +61,7 @@ def test_no_bit_of_a_sealed_file_can_be_another_unnoticed() -> None:
             except (ValueError, KeyError, TypeError):
                 continue
             assert found == value, (byte, bit)
-    assert unsealed_if_new(b'{"format_version": 1, "run_id": "r"}') == {"format_version": 1, "run_id": "r"}
+    assert unsealed_if_new(b'{"format_version": 1, "run_id": "r"}') == {
+        "format_version": 1,
+        "run_id": "r",
+    }

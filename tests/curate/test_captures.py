@@ -65,7 +65,9 @@ def test_a_stale_place_is_noticed(crawl: Result, how: str) -> None:
     change(crawl, how, segment, first)
     for url in (first, second, third):
         assert looked_up(crawl, url) == without_table(crawl, url)
-    assert [looked_up(crawl, url)[1] for url in (second, third)] == [before[url][1] for url in (second, third)]
+    assert [looked_up(crawl, url)[1] for url in (second, third)] == [
+        before[url][1] for url in (second, third)
+    ]
     update_captures(stores_of(crawl.config), now=NOW)
     for url in (first, second, third):
         assert looked_up(crawl, url) == without_table(crawl, url)

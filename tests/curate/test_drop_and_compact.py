@@ -70,10 +70,18 @@ def test_readers_leave_a_dropped_page_out_with_its_links(crawl: Result) -> None:
     assert report.dropped == {str(name): sorted([by_url, key_of(by_key).hex()])}
     reader = reader_of(crawl, name)
     assert urls_in(reader) == {row["url"] for row in rows(segment)} - {by_url, by_key}
-    sources = {source for batch in reader.links(["source", "target"]) for source in batch.column("source").to_pylist()}
+    sources = {
+        source
+        for batch in reader.links(["source", "target"])
+        for source in batch.column("source").to_pylist()
+    }
     assert not sources & {key_of(by_url), key_of(by_key)}
     assert key_of(stays) in sources
-    everything = {url for batch in reader.pages(["url"], with_dropped=True) for url in batch.column(0).to_pylist()}
+    everything = {
+        url
+        for batch in reader.pages(["url"], with_dropped=True)
+        for url in batch.column(0).to_pylist()
+    }
     assert {by_url, by_key} <= everything
     assert reader.taken_out == {key_of(by_url), key_of(by_key)}
 
@@ -142,8 +150,14 @@ def test_a_compaction_whose_decision_cannot_be_read_leaves_no_dropped_page_aside
     assert f"{crawl.config.crawl.directory}/{name.folder}/.swap-{name.node}.json: " in planned[0]
     repaired(crawl, name)
     assert repaired(crawl, name) == []
-    aside = [path.name for path in segment.parent.iterdir() if path.name.startswith(".") and path.is_dir()]
-    assert [path.partition(f"-{name.node}-")[0] for path in aside] == ([".new"] if step.endswith("decided") else [])
+    aside = [
+        path.name
+        for path in segment.parent.iterdir()
+        if path.name.startswith(".") and path.is_dir()
+    ]
+    assert [path.partition(f"-{name.node}-")[0] for path in aside] == (
+        [".new"] if step.endswith("decided") else []
+    )
     assert problems(crawl.config, name) == []
     compact_segment(stores_of(crawl.config), name)
     assert key_of(url) not in {row["key"] for row in rows(segment)}
@@ -166,7 +180,9 @@ def test_a_compacted_segment_that_is_damaged_before_the_old_one_goes_gives_place
     assert repaired(crawl, name) == []
     assert problems(crawl.config, name) == []
     assert urls_in(reader_of(crawl, name)) == before
-    assert len(list(segment.parent.glob(f".damaged-{name.node}-*/*.warc.gz"))) == len(list(segment.glob("*.warc.gz")))
+    assert len(list(segment.parent.glob(f".damaged-{name.node}-*/*.warc.gz"))) == len(
+        list(segment.glob("*.warc.gz"))
+    )
 
 
 def repaired(crawl: Result, name: SegmentRef, *, dry_run: bool = False) -> list[str]:
@@ -248,7 +264,9 @@ def test_status_tells_of_dropped_pages(crawl: Result) -> None:
 
     def told() -> dict[str, int]:
         iterations = stages.status_of(crawl.config)["iterations"]
-        return {entry["folder"]: entry.get("dropped", 0) for entry in iterations if entry.get("dropped")}
+        return {
+            entry["folder"]: entry.get("dropped", 0) for entry in iterations if entry.get("dropped")
+        }
 
     assert told() == {name.folder: 3}
     compact_segment(stores_of(crawl.config), name)
@@ -266,7 +284,11 @@ def test_compact_takes_dropped_pages_out_of_every_file(crawl: Result) -> None:
     places = {"warc_file", "warc_offset", "warc_length"}
 
     def without_places() -> list[dict[str, object]]:
-        return [{k: v for k, v in row.items() if k not in places} for row in rows(segment) if row["key"] not in keys]
+        return [
+            {k: v for k, v in row.items() if k not in places}
+            for row in rows(segment)
+            if row["key"] not in keys
+        ]
 
     pages = without_places()
     links = [row for row in rows(segment, "links") if row["source"] not in keys]
@@ -303,7 +325,12 @@ def test_a_segment_may_lose_all_its_pages(crawl: Result) -> None:
     assert compact_segment(stores_of(crawl.config), name).pages == len(urls) == before["pages"]
     assert (rows(segment), rows(segment, "links")) == ([], [])
     counts = segment_counts(segment)
-    assert (counts["pages"], counts["links"], counts["dropped"], counts["taken"]) == (0, 0, len(urls), before["taken"])
+    assert (counts["pages"], counts["links"], counts["dropped"], counts["taken"]) == (
+        0,
+        0,
+        len(urls),
+        before["taken"],
+    )
     assert problems(crawl.config, name) == []
     assert reader_of(crawl, name).taken_out == {key_of(url) for url in urls}
     check_warcs(crawl)
@@ -372,12 +399,17 @@ def test_a_dropped_page_whose_record_a_salvage_lost_is_compacted(crawl: Result) 
 
 def test_index_lines_are_in_order_again_where_only_their_places_differ(tmp_path: Path) -> None:
     """Two captures of a URL in one second, as archives that overlap have them of robots.txt."""
-    lines = [f'example)/ 20200101000000 {{"offset": "{offset}", "filename": "w"}}\n' for offset in (1050, 2000)]
+    lines = [
+        f'example)/ 20200101000000 {{"offset": "{offset}", "filename": "w"}}\n'
+        for offset in (1050, 2000)
+    ]
     (tmp_path / "index.cdxj").write_text("".join(lines))
     (tmp_path / "segment").mkdir()
     store = LocalStorage(tmp_path.parent)
     compaction = _Compaction(
-        cast("Stores", SimpleNamespace(storage=store)), SegmentReader(store, tmp_path.name), tmp_path / "segment"
+        cast("Stores", SimpleNamespace(storage=store)),
+        SegmentReader(store, tmp_path.name),
+        tmp_path / "segment",
     )
     compaction.removed["w"] = [(0, 1000, 1000)]
     compaction._index()

@@ -17,7 +17,14 @@ from hypothesis import strategies as st
 
 from crawl_lib.config import load_config
 from crawl_lib.crawldir.forgotten import Forget
-from crawl_lib.curate.forget import _ROWS, ForgottenPages, finish_open, forget, rows_of, which_are_meant
+from crawl_lib.curate.forget import (
+    _ROWS,
+    ForgottenPages,
+    finish_open,
+    forget,
+    rows_of,
+    which_are_meant,
+)
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.frontier.hostcounts import HostCounts
 from crawl_lib.keyarrays import key_array
@@ -78,7 +85,9 @@ def test_a_host_is_forgotten_its_queued_urls_are_not_and_its_count_goes_down(
 
     planned = krake.ok("forget", host, "--dry-run", "--json").json
     assert (planned["forgotten"], planned["lowered"]) == (len(of_host), {"node-a": len(of_host)})
-    assert (counts(krake), krake.status()["keys"]) == (before, keys_before), "a dry run changes nothing"
+    assert (counts(krake), krake.status()["keys"]) == (before, keys_before), (
+        "a dry run changes nothing"
+    )
 
     asked = len(of_host) + planned["waiting"]
     done = krake.ok("forget", "--yes", host).out
@@ -88,7 +97,9 @@ def test_a_host_is_forgotten_its_queued_urls_are_not_and_its_count_goes_down(
     assert known(krake, crawled) == set(others)
     assert counts(krake) == before | {host: before[host] - len(of_host)}
     assert krake.status()["keys"][0]["queued"] == keys_before[0]["queued"]
-    assert krake.ok("forget", "--yes", host, "--json").json["forgotten"] == 0, "again: nothing is left to forget"
+    assert krake.ok("forget", "--yes", host, "--json").json["forgotten"] == 0, (
+        "again: nothing is left to forget"
+    )
     assert counts(krake)[host] == before[host] - len(of_host)
 
     assert "clean" in krake.ok("fsck").out
@@ -121,7 +132,9 @@ def test_a_page_that_was_forgotten_crawled_again_and_dropped_stays_known(
         assert "clean" in krake.ok("fsck").out
 
 
-def test_a_crawled_page_that_waits_again_stays_known(copy: Callable[..., Krake], web: Serving) -> None:
+def test_a_crawled_page_that_waits_again_stays_known(
+    copy: Callable[..., Krake], web: Serving
+) -> None:
     """Imported while it was queued, or put into a queue by hand: without its key it would be queued once more."""
     krake = copy()
     host = host_of(web.seeds[0])
@@ -147,7 +160,11 @@ def test_only_pages_whose_newest_capture_is_old_are_forgotten(copy: Callable[...
     stores = stores_of(krake)
     with stores.keys() as store:
         late = forget(
-            stores, store, ForgottenPages(older_than_s=86400.0), clock=lambda: time.time() + 2 * 86400.0, dry_run=True
+            stores,
+            store,
+            ForgottenPages(older_than_s=86400.0),
+            clock=lambda: time.time() + 2 * 86400.0,
+            dry_run=True,
         )
     assert late.forgotten == len(crawled)
     report = krake.ok("forget", "--yes", "--older-than", "0", "--json").json
@@ -163,7 +180,9 @@ def test_what_is_neither_url_nor_host_is_one_line(copy: Callable[..., Krake], we
     assert krake.ok("forget").out.startswith("nothing to do: name URLs")
 
 
-def test_nothing_is_decided_while_a_replica_has_no_tables(copy: Callable[..., Krake], web: Serving) -> None:
+def test_nothing_is_decided_while_a_replica_has_no_tables(
+    copy: Callable[..., Krake], web: Serving
+) -> None:
     """What is decided counts as forgotten for `fsck` and its repair, and lowers counts."""
     krake = copy()
     host = host_of(web.seeds[0])
@@ -231,7 +250,12 @@ def test_what_was_found_again_since_a_killed_command_deleted_its_key_stays_known
 
 @given(
     rows=st.lists(
-        st.tuples(st.sampled_from("ab"), st.integers(0, 9), st.sampled_from(["x.example", "y.example"]), TIMES),
+        st.tuples(
+            st.sampled_from("ab"),
+            st.integers(0, 9),
+            st.sampled_from(["x.example", "y.example"]),
+            TIMES,
+        ),
         min_size=1,
         max_size=40,
     ),
@@ -245,11 +269,23 @@ def test_which_pages_are_meant(
     """Those named, and pages of the hosts without a capture that is young enough, with who counted the last of them."""
     places: dict[tuple[str, str], int] = {("n", "named"): 0}
     zeros, yes = [0] * len(named), [True] * len(named)
-    tables = [pa.table({"key": list(map(key, named)), "time": zeros, "place": zeros, "named": yes}, schema=_ROWS)]
+    tables = [
+        pa.table(
+            {"key": list(map(key, named)), "time": zeros, "place": zeros, "named": yes},
+            schema=_ROWS,
+        )
+    ]
     for node, some in groupby(rows, key=itemgetter(0)):
         _, keys, names, times = zip(*some, strict=True)
         arrays = [pa.array(list(map(key, keys)), pa.binary(20)), pa.array(names), pa.array(times)]
-        tables.append(rows_of(pa.RecordBatch.from_arrays(arrays, names=["key", "host", "time"]), node, hosts, places))
+        tables.append(
+            rows_of(
+                pa.RecordBatch.from_arrays(arrays, names=["key", "host", "time"]),
+                node,
+                hosts,
+                places,
+            )
+        )
     meant = which_are_meant(tables, 2**63 - 1 if cutoff_us is None else cutoff_us)
 
     expected = {key(number): ("n", "named") for number in named}
@@ -263,7 +299,9 @@ def test_which_pages_are_meant(
     kept = {one for one in expected if one not in fresh} | {key(number) for number in named}
     found = dict(zip(meant["key"].to_pylist(), meant["place_last"].to_pylist(), strict=True))
     assert list(found) == sorted(kept)
-    assert {one: list(places)[found[one]] for one in kept - fresh} == {one: expected[one] for one in kept - fresh}
+    assert {one: list(places)[found[one]] for one in kept - fresh} == {
+        one: expected[one] for one in kept - fresh
+    }
 
 
 def key(number: int) -> bytes:
@@ -291,4 +329,7 @@ def test_another_bit_in_what_was_forgotten_is_found_and_older_files_are_read() -
         with pytest.raises(DamagedFileError, match=r"^f: "):
             Forget.from_bytes(bytes(flipped), "1-a", "f")
     head = {"time_us": decision.time_us, "keys": 3, "lower": decision.lower}
-    assert Forget.from_bytes(json.dumps(head).encode() + b"\n" + keys.tobytes(), "1-a", "f").to_bytes() == data
+    assert (
+        Forget.from_bytes(json.dumps(head).encode() + b"\n" + keys.tobytes(), "1-a", "f").to_bytes()
+        == data
+    )

@@ -8,7 +8,11 @@ from crawl_lib.fetch import HostStore, TextRow, domain_number, make_hosts_folder
 
 def test_texts_of_the_domain_are_forgotten(tmp_path: Path) -> None:
     with HostStore(make_hosts_folder(tmp_path)) as store:
-        rows = [TextRow(domain_number(f"www.{name}.com"), 7, page, page) for page in range(3) for name in "ab"]
+        rows = [
+            TextRow(domain_number(f"www.{name}.com"), 7, page, page)
+            for page in range(3)
+            for name in "ab"
+        ]
         store.pages.add_texts(rows)
         store.pages.fill_texts({row.text for row in rows}, 3)
         _forget_texts(tmp_path, ["a.com"])

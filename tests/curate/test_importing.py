@@ -86,7 +86,9 @@ ARCHIVES = {
 
 
 @pytest.mark.parametrize("kind", ARCHIVES)
-def test_an_archive_of_any_writer_becomes_a_segment(kind: str, config: Config, tmp_path: Path) -> None:
+def test_an_archive_of_any_writer_becomes_a_segment(
+    kind: str, config: Config, tmp_path: Path
+) -> None:
     report = bring(config, write(tmp_path / "x", ARCHIVES[kind]))
     assert (only(report).state, only(report).pages, only(report).rejected) == ("imported", 5, {})
     segment = the_segment(config)
@@ -102,10 +104,15 @@ def test_an_archive_of_any_writer_becomes_a_segment(kind: str, config: Config, t
     assert export_all(config, "all")["pages"] == 5
 
 
-def test_links_of_imported_pages_enter_the_crawl_by_its_filters(config: Config, tmp_path: Path) -> None:
+def test_links_of_imported_pages_enter_the_crawl_by_its_filters(
+    config: Config, tmp_path: Path
+) -> None:
     """Those in the scope are handed on and queued; imported pages themselves are not fetched again."""
     report = bring(config, write(tmp_path / "x.warc.gz", pages_archive([1, 2])))
-    links = {row["target_url"]: (row["followed"], row["rule"]) for row in rows(the_segment(config), "links")}
+    links = {
+        row["target_url"]: (row["followed"], row["rule"])
+        for row in rows(the_segment(config), "links")
+    }
     assert links["http://old.example/next-2"][0]
     assert links["http://far.example/"] == (False, "scope")
     assert set(states(config, page(1)[0], page(2)[0])) == {KeyState.CRAWLED}
@@ -114,13 +121,17 @@ def test_links_of_imported_pages_enter_the_crawl_by_its_filters(config: Config, 
         queued += stages.settle_node(open_stores(config), node=node)["queue"]
     assert queued == 2  # the seed, which is also a link of page 1, and the link of page 2
     status = stages.status_of(config)["iterations"]
-    assert [(entry["folder"], entry["complete"], entry["missing"]) for entry in status] == [(report.folder, True, [])]
+    assert [(entry["folder"], entry["complete"], entry["missing"]) for entry in status] == [
+        (report.folder, True, [])
+    ]
 
 
 def test_octets_of_imported_heads_are_octets(config: Config, tmp_path: Path) -> None:
     """In an address of an archive, and in a Location of a record."""
     url = "http://old.example/caf"
-    one = record("response", f"{url}\u00e9", b"HTTP/1.1 302 Found\r\nLocation: /caf\xc3\xa9/\xe9\r\n\r\n")
+    one = record(
+        "response", f"{url}\u00e9", b"HTTP/1.1 302 Found\r\nLocation: /caf\xc3\xa9/\xe9\r\n\r\n"
+    )
     two = record("response", f"{url}X", b"HTTP/1.1 200 OK\r\n\r\nx").replace(b"/cafX", b"/caf\xe9")
     report = only(bring(config, write(tmp_path / "x.warc.gz", archive([one, two]))))
     assert (report.pages, report.rejected) == (2, {})
@@ -129,7 +140,9 @@ def test_octets_of_imported_heads_are_octets(config: Config, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("status", ["429 Too Many Requests", "503 Service Unavailable"])
-def test_an_imported_failure_that_passes_is_not_final(status: str, config: Config, tmp_path: Path) -> None:
+def test_an_imported_failure_that_passes_is_not_final(
+    status: str, config: Config, tmp_path: Path
+) -> None:
     """Its record is kept; the page has yet to be crawled, and may be imported from another archive."""
     config = replace(config, retry=replace(config.retry, max=2))
     url, body = page(1)
@@ -138,7 +151,9 @@ def test_an_imported_failure_that_passes_is_not_final(status: str, config: Confi
     assert row["retry_at"] is not None
     assert states(config, url) == [None]
     assert fsck(stores_of(config)).findings == []
-    assert only(bring(config, write(tmp_path / "y.warc.gz", archive([answer(url, body)])))).pages == 1
+    assert (
+        only(bring(config, write(tmp_path / "y.warc.gz", archive([answer(url, body)])))).pages == 1
+    )
     assert states(config, url) == [KeyState.CRAWLED]
 
 
@@ -152,11 +167,19 @@ def test_a_crawl_goes_on_after_an_import(config: Config, tmp_path: Path) -> None
     assert "old.example" in scope_of(Result(config).crawl_dir / begun.folder).read_text().split()
 
 
-def test_what_is_no_page_is_counted_with_its_reason_and_place(config: Config, tmp_path: Path) -> None:
+def test_what_is_no_page_is_counted_with_its_reason_and_place(
+    config: Config, tmp_path: Path
+) -> None:
     file = only(bring(config, write(tmp_path / "odd.warc.gz", odd_archive())))
     assert (file.pages, file.repeated, file.robots) == (3, 1, 1)
     assert file.skipped == {"revisit": 1, "resource": 1, "conversion": 1, "metadata": 1}
-    assert file.rejected == {"url_scheme": 2, "not_get": 1, "block_digest": 1, "no_date": 1, "no_http_answer": 1}
+    assert file.rejected == {
+        "url_scheme": 2,
+        "not_get": 1,
+        "block_digest": 1,
+        "no_date": 1,
+        "no_http_answer": 1,
+    }
     assert all(line.startswith(f"{file.name}: byte ") for line in file.first)
     assert len(file.first) == 6
     assert states(config, "http://old.example/gone") == [KeyState.GONE]
@@ -191,14 +214,17 @@ def test_a_dry_run_tells_the_same_and_writes_nothing(config: Config, tmp_path: P
         assert getattr(dry, name) == getattr(done, name)
 
 
-@pytest.mark.parametrize("others", [False, True], ids=["in another order", "and one of them came in meanwhile"])
+@pytest.mark.parametrize(
+    "others", [False, True], ids=["in another order", "and one of them came in meanwhile"]
+)
 def test_an_import_that_was_stopped_goes_on_with_what_it_had_read(
     others: bool, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the order of the archives on the command line: each page is imported once, and none is left out."""
     sets = (range(4), range(3, 8), range(7, 12))
     first, second, third = (
-        write(tmp_path / f"{name}.warc.gz", pages_archive(numbers)) for name, numbers in zip("abc", sets, strict=True)
+        write(tmp_path / f"{name}.warc.gz", pages_archive(numbers))
+        for name, numbers in zip("abc", sets, strict=True)
     )
     for archives, read in (((first, second, third), 2), ((third, second, first), 1)):
         with monkeypatch.context() as patched:
@@ -221,7 +247,8 @@ def test_what_says_how_far_an_import_was_may_be_damaged(
 ) -> None:
     """It begins again. None: one bit of a key."""
     archives = [
-        write(tmp_path / f"{name}.warc.gz", pages_archive(range(3 * n, 3 * n + 3))) for n, name in enumerate("ab")
+        write(tmp_path / f"{name}.warc.gz", pages_archive(range(3 * n, 3 * n + 3)))
+        for n, name in enumerate("ab")
     ]
     with monkeypatch.context() as patched:
         patched.setattr(importing, "reached", stops_at("curate.import.file", 1))
@@ -258,8 +285,12 @@ def test_a_directory_is_searched_and_wrong_paths_are_named(config: Config, tmp_p
         bring(config, tmp_path / "empty")
 
 
-@pytest.mark.parametrize("data", [b"", b"\x00" * 5000, b"hello\n" * 100, b"\x1f\x8b\x08" + b"x" * 99, b"WARC/1.0\r\n"])
-def test_what_is_no_archive_is_refused_and_leaves_nothing(data: bytes, config: Config, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "data", [b"", b"\x00" * 5000, b"hello\n" * 100, b"\x1f\x8b\x08" + b"x" * 99, b"WARC/1.0\r\n"]
+)
+def test_what_is_no_archive_is_refused_and_leaves_nothing(
+    data: bytes, config: Config, tmp_path: Path
+) -> None:
     """The scope of the crawl may stay: the next start finds the scope by its digest."""
     before = tree(Path(config.dfs_primary))
     report = bring(config, write(tmp_path / "x.warc.gz", data))
@@ -272,7 +303,9 @@ def test_what_is_no_archive_is_refused_and_leaves_nothing(data: bytes, config: C
 
 @pytest.mark.parametrize("compressed", [True, False])
 @pytest.mark.parametrize("seed", range(3))
-def test_damage_anywhere_costs_only_what_it_hits(seed: int, compressed: bool, config: Config, tmp_path: Path) -> None:
+def test_damage_anywhere_costs_only_what_it_hits(
+    seed: int, compressed: bool, config: Config, tmp_path: Path
+) -> None:
     """A cut, a flipped bit or zeros: no crash, every other page is imported, and the damage is counted."""
     chance = random.Random(seed)
     data = bytearray(pages_archive(range(12), compressed=compressed))
@@ -292,7 +325,9 @@ def test_damage_anywhere_costs_only_what_it_hits(seed: int, compressed: bool, co
     assert fsck(stores_of(config)).findings == []
 
 
-def test_without_an_answer_of_the_key_servers_nothing_is_imported(config: Config, tmp_path: Path) -> None:
+def test_without_an_answer_of_the_key_servers_nothing_is_imported(
+    config: Config, tmp_path: Path
+) -> None:
     """A page that is known to a server that is down must not come twice."""
     (server,) = config.key_storage.servers
     stages.settle_node(open_stores(config), node="node-0")
@@ -321,16 +356,22 @@ def test_third_party_archives_are_imported_or_refused_with_a_reason(config: Conf
     assert by_name["example-digest.warc"].skipped == {"request": 4}
     assert facts["example.warc"] == ("nothing", 0, 1, {})
     assert all((file.state == "imported") == bool(file.pages) for file in report.files)
-    assert all(file.pages or file.rejected or file.repeated or unusable(file) for file in report.files)
+    assert all(
+        file.pages or file.rejected or file.repeated or unusable(file) for file in report.files
+    )
     assert fsck(stores_of(config)).findings == []
     reader = SegmentReader(stores_of(config).storage, f"crawl/{report.folder}/import")
-    assert sum(batch.num_rows for batch in reader.pages(["url"])) == sum(file.pages for file in report.files)
+    assert sum(batch.num_rows for batch in reader.pages(["url"])) == sum(
+        file.pages for file in report.files
+    )
     export_all(config, "all")
 
 
 def test_an_archive_without_a_page_may_be_stopped_too(config: Config, tmp_path: Path) -> None:
     """Of metadata alone, as others share them: each report is a point where the command may end."""
-    lone = archive([record("metadata", f"http://old.example/{number}", b"a: b\r\n") for number in range(3)])
+    lone = archive(
+        [record("metadata", f"http://old.example/{number}", b"a: b\r\n") for number in range(3)]
+    )
     told: list[dict[str, Any]] = []
     stores = open_stores(config, on_progress=lambda progress: told.append(dict(progress)))
     report = import_archives(stores, [str(write(tmp_path / "x.warc.gz", lone))], dry_run=True)

@@ -11,7 +11,13 @@ from crawl_lib.curate import index as cdxj
 from crawl_lib.curate.compact import compact_segment
 from crawl_lib.curate.drop import drop_pages
 from crawl_lib.curate.index import IndexReport, merge_indexes
-from crawl_lib.errors import ConfigError, DamagedFileError, InputError, PathNotFoundError, StorageError
+from crawl_lib.errors import (
+    ConfigError,
+    DamagedFileError,
+    InputError,
+    PathNotFoundError,
+    StorageError,
+)
 from crawl_lib.repair.segments.salvage import salvage_segment
 from crawl_lib.repair.sweep import check_leftovers
 from crawl_lib.segment import runs, surt
@@ -42,7 +48,9 @@ def test_every_capture_of_every_segment_is_in_it_once_with_its_place(crawl: Resu
         for entry in cdxj_entries(segment)
     ]
     assert sorted(map(repr, merged)) == sorted(map(repr, of_segments))
-    assert report == IndexReport(str(crawl.crawl_dir / "index.cdxj"), len(crawl.segments()), len(merged), 0)
+    assert report == IndexReport(
+        str(crawl.crawl_dir / "index.cdxj"), len(crawl.segments()), len(merged), 0
+    )
     assert len({entry["filename"].rpartition("/")[0] for entry in merged}) > 1
     for entry in merged:
         place = crawl.crawl_dir / entry["filename"], int(entry["offset"]), int(entry["length"])
@@ -57,7 +65,9 @@ def test_lines_are_in_the_order_of_their_bytes_each_with_the_key_of_its_url(craw
         assert urlkey == surt(json.loads(text)["url"])
 
 
-def test_runs_and_merges_of_runs_change_nothing(crawl: Result, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_and_merges_of_runs_change_nothing(
+    crawl: Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = index_of(crawl)
     monkeypatch.setattr(cdxj, "RUN_LINES", 3)
     monkeypatch.setattr(runs, "RUNS_AT_ONCE", 2)
@@ -65,7 +75,9 @@ def test_runs_and_merges_of_runs_change_nothing(crawl: Result, monkeypatch: pyte
     assert index_of(crawl) == whole
 
 
-def test_no_more_files_are_open_than_a_merge_may_have(crawl: Result, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_files_are_open_than_a_merge_may_have(
+    crawl: Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened = [0]
     merge_runs = runs.merge_runs
 
@@ -85,7 +97,10 @@ def test_keys_of_older_segments_are_made_again(crawl: Result) -> None:
     whole = index_of(crawl)
     for segment in crawl.segments():
         lines = (segment / "index.cdxj").read_text().splitlines()
-        older = sorted(f"{len(lines) - number:05d}) {line.split(' ', 1)[1]}" for number, line in enumerate(lines))
+        older = sorted(
+            f"{len(lines) - number:05d}) {line.split(' ', 1)[1]}"
+            for number, line in enumerate(lines)
+        )
         (segment / "index.cdxj").write_text("".join(f"{line}\n" for line in older))
     assert index_of(crawl) == whole
 
@@ -119,7 +134,9 @@ def test_a_segment_that_a_killed_repair_put_aside_is_in_it(
 ) -> None:
     before = merge(crawl)
     segment, name = largest(crawl)
-    drop_pages(stores_of(crawl.config), [next(row["url"] for row in rows(segment) if row["status"] == 200)])
+    drop_pages(
+        stores_of(crawl.config), [next(row["url"] for row in rows(segment) if row["status"] == 200)]
+    )
     killed_at(step, crawl, name, monkeypatch)
     after = merge(crawl)
     assert (after.segments, after.captures) == (before.segments, before.captures - 1)
@@ -153,7 +170,9 @@ def test_a_crawl_directory_elsewhere_needs_output(
     crawl: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = index_of(crawl)
-    monkeypatch.setattr(LocalStorage, "local_path", lambda _self, path: tmp_path / path if path == "x" else None)
+    monkeypatch.setattr(
+        LocalStorage, "local_path", lambda _self, path: tmp_path / path if path == "x" else None
+    )
     with pytest.raises(ConfigError, match="--output"):
         merge_indexes(stores_of(crawl.config), None)
     monkeypatch.undo()
@@ -161,14 +180,20 @@ def test_a_crawl_directory_elsewhere_needs_output(
     assert (tmp_path / "mine.cdxj").read_bytes() == whole
 
 
-def test_a_damaged_line_and_a_lost_index_are_named_with_the_command_that_repairs_them(crawl: Result) -> None:
+def test_a_damaged_line_and_a_lost_index_are_named_with_the_command_that_repairs_them(
+    crawl: Result,
+) -> None:
     segment, name = largest(crawl)
     whole = (segment / "index.cdxj").read_text()
     (segment / "index.cdxj").write_text(whole.replace('"url"', '"uri"', 1))
-    with pytest.raises(DamagedFileError, match=f"{name}/index.cdxj: line 1 .*`krake fsck --repair`"):
+    with pytest.raises(
+        DamagedFileError, match=f"{name}/index.cdxj: line 1 .*`krake fsck --repair`"
+    ):
         merge(crawl)
     (segment / "index.cdxj").unlink()
-    with pytest.raises(PathNotFoundError, match=f"{name}/index.cdxj: is gone; run `krake fsck --repair`"):
+    with pytest.raises(
+        PathNotFoundError, match=f"{name}/index.cdxj: is gone; run `krake fsck --repair`"
+    ):
         merge(crawl)
     assert not (crawl.crawl_dir / "index.cdxj").exists()
 

@@ -60,7 +60,9 @@ def test_captures_that_pages_name_and_none_links_to_are_requisites(tmp_path: Pat
     result = imported(tmp_path, "all", write(tmp_path / "x.warc.gz", site()))
     pages = dict.fromkeys(["/", "/i.png", "/linked.png", "/page", "/lone.png"], ("S", 0))
     first = dict.fromkeys(["/s.css", "/moved", "/frame"], ("E", 1))
-    assert hops_of(result) == pages | first | dict.fromkeys(["/t.css", "/moved-to"], ("E", 2)) | {"/font": ("E", 3)}
+    assert hops_of(result) == pages | first | dict.fromkeys(["/t.css", "/moved-to"], ("E", 2)) | {
+        "/font": ("E", 3)
+    }
     assert not list((tmp_path / "crawl").rglob("first"))
 
 

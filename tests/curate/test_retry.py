@@ -42,7 +42,9 @@ class Site(BaseHTTPRequestHandler):
         server: Any = self.server
         server.asked[f"http://{server.host}{self.path}"] += 1
         is_leaf = self.path != "/"
-        body = b"" if is_leaf else b"".join(b'<a href="/%s">x</a>' % leaf.encode() for leaf in LEAVES)
+        body = (
+            b"" if is_leaf else b"".join(b'<a href="/%s">x</a>' % leaf.encode() for leaf in LEAVES)
+        )
         self.send_response(403 if is_leaf and server.is_ill else 200)
         self.send_header("Content-Type", "text/html")
         self.send_header("Content-Length", str(len(body)))
@@ -97,7 +99,9 @@ def site() -> Iterator[Sites]:
 
 
 def config_of(directory: Path, nodes: int = 1, **sections: Any) -> Config:
-    return make_config(directory, nodes=nodes, **({"fetch": {"host_delay_s": 0.0, "robots": "ignore"}} | sections))
+    return make_config(
+        directory, nodes=nodes, **({"fetch": {"host_delay_s": 0.0, "robots": "ignore"}} | sections)
+    )
 
 
 def list_failed(config: Config, **options: Any) -> RetryReport:
@@ -138,7 +142,9 @@ def test_each_page_that_failed_is_fetched_exactly_once_more(
     commit = run_iteration(config, "again", 1)
     assert (commit["taken"], commit["retried"]) == (12, {"ok": 12})
     assert sites.asked == Counter(dict.fromkeys(sites.leaves, 1))
-    assert result.visited() == Counter(dict.fromkeys(sites.seeds, 1)) + Counter(dict.fromkeys(sites.leaves, 2))
+    assert result.visited() == Counter(dict.fromkeys(sites.seeds, 1)) + Counter(
+        dict.fromkeys(sites.leaves, 2)
+    )
     assert run_iteration(config, "again", 2)["taken"] == 0
     newest = open_stores(config).crawl.newest_iteration()
     assert scope is not None
@@ -149,7 +155,9 @@ def test_each_page_that_failed_is_fetched_exactly_once_more(
     assert_clean(config)
 
     over = list_failed(config)
-    assert (over.failed, over.listed, len(over.deleted)) == (0, 0, 1), "a page that succeeded is not listed"
+    assert (over.failed, over.listed, len(over.deleted)) == (0, 0, 1), (
+        "a page that succeeded is not listed"
+    )
     assert lists(config) == []
     assert run_iteration(config, "later", 1)["taken"] == 0
     settle(config)
@@ -163,7 +171,11 @@ def test_what_fails_again_is_listed_again(site: Sites, tmp_path: Path) -> None:
     run_iteration(config, "again", 1)
     stages.settle_node(open_stores(config), node="node-0")
     second = list_failed(config)
-    assert (second.listed, second.waiting, second.deleted) == (3, 0, [first.path.rpartition("/")[2]])
+    assert (second.listed, second.waiting, second.deleted) == (
+        3,
+        0,
+        [first.path.rpartition("/")[2]],
+    )
     assert second.path != first.path
     site.heal()
     run_iteration(config, "again", 2)
@@ -178,7 +190,9 @@ def test_of_one_host_alone(sites: Sites, tmp_path: Path) -> None:
     report = retry(open_stores(config), Failures(Outcome.CLIENT_ERROR, "127.0.0.2"))
     assert (report.failed, report.listed) == (3, 3)
     assert list_failed(config).listed == 6, "the others; one host is listed already"
-    with pytest.raises(InputError, match=r"127\.0\.0\.9: no page of a host of that name was crawled"):
+    with pytest.raises(
+        InputError, match=r"127\.0\.0\.9: no page of a host of that name was crawled"
+    ):
         retry(open_stores(config), Failures(Outcome.CLIENT_ERROR, "127.0.0.9"))
 
 
@@ -210,25 +224,47 @@ def test_a_listed_page_whose_failure_passes_waits_with_its_mark(tmp_path: Path) 
 
 
 STEPS = [
-    *("intake.planned", "intake.chunk.appended", "intake.chunk.journalled", "intake.chunk.inserted"),
-    *("intake.hosts_written", "queue.move.written", "queue.move.step", "queue.move.state", "queue.move.record"),
-    *("queue.move.done", "take.written", "segment.part.closed", "take.leftover", "segment.publish.renamed"),
+    *(
+        "intake.planned",
+        "intake.chunk.appended",
+        "intake.chunk.journalled",
+        "intake.chunk.inserted",
+    ),
+    *(
+        "intake.hosts_written",
+        "queue.move.written",
+        "queue.move.step",
+        "queue.move.state",
+        "queue.move.record",
+    ),
+    *(
+        "queue.move.done",
+        "take.written",
+        "segment.part.closed",
+        "take.leftover",
+        "segment.publish.renamed",
+    ),
     *("take.put_back", "node.advanced", "node.marked", "take.deleted"),
 ]
 CLAIM_STEPS = ["intake.claim.written", "intake.claim.journalled", "intake.claimed"]
 
 
 @pytest.mark.parametrize(
-    ("step", "routing"), [*((step, "host") for step in STEPS), *((step, "local") for step in CLAIM_STEPS)]
+    ("step", "routing"),
+    [*((step, "host") for step in STEPS), *((step, "local") for step in CLAIM_STEPS)],
 )
-def test_killed_at_each_step_of_taking_in_a_list(step: str, routing: str, site: Sites, tmp_path: Path) -> None:
+def test_killed_at_each_step_of_taking_in_a_list(
+    step: str, routing: str, site: Sites, tmp_path: Path
+) -> None:
     config = config_of(tmp_path, frontier={"routing": routing})
     run_crawl(config, site.seeds, 2, process=False)
     list_failed(config)
     site.heal()
     start_iteration(open_stores(config), run_id="again", iteration=1)
     options = {"run_id": "again", "iteration": 1, "node": "node-0"}
-    assert run_stage(config, "crawl_node", step, **options), f"{step} was not reached, so nothing was tested"
+    assert run_stage(config, "crawl_node", step, **options), (
+        f"{step} was not reached, so nothing was tested"
+    )
     assert stages.crawl_node(open_stores(config), **options)["retried"] == {"ok": 3}
     stages.crawl_node(open_stores(config), **options)
     stages.commit_iteration(open_stores(config), run_id="again", iteration=1)
@@ -266,7 +302,10 @@ def test_what_does_not_fit_into_a_batch_comes_with_the_next(site: Sites, tmp_pat
     run_crawl(config, site.seeds, process=False)
     list_failed(config)
     site.heal()
-    assert [run_iteration(config, "again", number)["retried"] for number in (1, 2)] == [{"ok": 2}, {"ok": 1}]
+    assert [run_iteration(config, "again", number)["retried"] for number in (1, 2)] == [
+        {"ok": 2},
+        {"ok": 1},
+    ]
     assert run_iteration(config, "again", 3)["taken"] == 0
     assert site.asked == Counter(dict.fromkeys(site.leaves, 1))
 
@@ -280,7 +319,9 @@ def test_a_url_that_waits_is_not_queued_twice(site: Sites, tmp_path: Path) -> No
     shutil.rmtree(Path(config.dfs_primary) / report.path)
     assert_clean(config)
     assert list_failed(config).listed == 3
-    (Path(config.dfs_primary) / report.path).rename(Path(config.dfs_primary) / f"{report.path}-again")
+    (Path(config.dfs_primary) / report.path).rename(
+        Path(config.dfs_primary) / f"{report.path}-again"
+    )
     report = stages.settle_node(open_stores(config), node="node-0")
     assert (report["queue"], report["known"]) == (3, 3)
 
@@ -302,7 +343,9 @@ def with_nodes(config: Config, count: int) -> Config:
     return dataclasses.replace(config, servers=tuple(f"node-{number}" for number in range(count)))
 
 
-def test_other_nodes_wait_until_a_list_is_taken_in_and_get_what_is_theirs(sites: Sites, tmp_path: Path) -> None:
+def test_other_nodes_wait_until_a_list_is_taken_in_and_get_what_is_theirs(
+    sites: Sites, tmp_path: Path
+) -> None:
     one = config_of(tmp_path)
     run_crawl(one, sites.seeds, process=False)
     name = list_failed(one).path.rpartition("/")[2]
@@ -325,7 +368,10 @@ def test_a_lost_node_s_part_of_a_list_goes_to_the_others(sites: Sites, tmp_path:
     settle(three)
     path = Path(three.dfs_primary) / list_failed(three).path
     lost = max(
-        three.servers, key=lambda node: json.loads((path / "manifest.json").read_text())["outlinks"][node]["count"]
+        three.servers,
+        key=lambda node: json.loads((path / "manifest.json").read_text())["outlinks"][node][
+            "count"
+        ],
     )
     rest = dataclasses.replace(three, servers=tuple(node for node in three.servers if node != lost))
     shutil.rmtree(Path(three.queue.local_dir) / lost)
@@ -354,7 +400,9 @@ def test_a_damaged_list_is_found_and_listed_again(site: Sites, tmp_path: Path) -
     assert_clean(config)
     [aside] = path.parent.glob(".damaged-*")
     assert sweep(open_stores(config)).deleted == []
-    assert [Path(one).name for one in sweep(open_stores(config), damaged=True).deleted] == [aside.name]
+    assert [Path(one).name for one in sweep(open_stores(config), damaged=True).deleted] == [
+        aside.name
+    ]
     site.heal()
     run_iteration(config, "again", 1)
     assert site.asked == Counter(dict.fromkeys(site.leaves, 1))
@@ -371,10 +419,14 @@ def test_it_counts_once_for_its_host_and_for_the_crawl(site: Sites, tmp_path: Pa
     loose = dataclasses.replace(config, urls=dataclasses.replace(config.urls, max_pages_per_host=9))
     more = "\n".join(f"{site.seeds[0]}{number}" for number in range(5, 10))
     stages.inject(open_stores(loose), run_id="loose", seeds=more)
-    assert run_iteration(loose, "loose", 1)["taken"] == 3, "four URLs of the host and of the crawl; three are free"
+    assert run_iteration(loose, "loose", 1)["taken"] == 3, (
+        "four URLs of the host and of the crawl; three are free"
+    )
 
 
-def test_a_crawl_that_has_all_its_pages_still_fetches_what_failed(site: Sites, tmp_path: Path) -> None:
+def test_a_crawl_that_has_all_its_pages_still_fetches_what_failed(
+    site: Sites, tmp_path: Path
+) -> None:
     """What is listed counts already, and what is new has no room."""
     config = config_of(tmp_path, crawl={"max_pages": 4}, batch={"size": 2})
     run_crawl(config, site.seeds, process=False)
@@ -383,7 +435,9 @@ def test_a_crawl_that_has_all_its_pages_still_fetches_what_failed(site: Sites, t
     site.heal()
     assert [run_iteration(config, "again", number)["taken"] for number in (1, 2, 3)] == [2, 1, 0]
     assert site.asked == Counter(dict.fromkeys(site.leaves, 1))
-    assert [queued.url for queued in Queue(Path(config.queue.local_dir) / "node-0")] == [f"{site.seeds[0]}4"]
+    assert [queued.url for queued in Queue(Path(config.queue.local_dir) / "node-0")] == [
+        f"{site.seeds[0]}4"
+    ]
 
 
 def test_a_compacted_segment_counts_the_same(site: Sites, tmp_path: Path) -> None:
@@ -394,7 +448,9 @@ def test_a_compacted_segment_counts_the_same(site: Sites, tmp_path: Path) -> Non
     stores = open_stores(config)
     drop_pages(stores, [f"{site.seeds[0]}1"])
     compact_segment(stores, stores.crawl.segment(folder, "node-0"))
-    assert stores.crawl.segment(folder, "node-0").manifest()["counts"]["retried"] == {"client_error": 2}
+    assert stores.crawl.segment(folder, "node-0").manifest()["counts"]["retried"] == {
+        "client_error": 2
+    }
 
 
 def test_the_command(krake: Krake, site: Sites, tmp_path: Path) -> None:
@@ -402,12 +458,22 @@ def test_the_command(krake: Krake, site: Sites, tmp_path: Path) -> None:
     assert "nothing was crawled yet" in krake("retry", "--outcome", "timeout").error()
     krake.ok("inject", site.seeds[0])
     krake.ok("crawl", "--iterations", "2")
-    assert krake.ok("retry", "--outcome", "timeout").out == "nothing to do: no page ended as timeout\n"
-    assert "no page of a host of that name" in krake("retry", "--outcome", "timeout", "--host", "a.example").error()
-    assert "is a URL, and --host takes a host" in krake("retry", "--outcome", "gone", "--host", site.seeds[0]).error()
+    assert (
+        krake.ok("retry", "--outcome", "timeout").out == "nothing to do: no page ended as timeout\n"
+    )
+    assert (
+        "no page of a host of that name"
+        in krake("retry", "--outcome", "timeout", "--host", "a.example").error()
+    )
+    assert (
+        "is a URL, and --host takes a host"
+        in krake("retry", "--outcome", "gone", "--host", site.seeds[0]).error()
+    )
     assert krake.ok("retry", "--outcome", "client_error", "--dry-run", "--json").json["listed"] == 3
     out = krake.ok("retry", "--outcome", "client_error", "--host", "127.0.0.1").out
-    assert out.startswith("listed 3 of 3 pages of 127.0.0.1 that ended as client_error\nlist crawl/lists/retry-")
+    assert out.startswith(
+        "listed 3 of 3 pages of 127.0.0.1 that ended as client_error\nlist crawl/lists/retry-"
+    )
     assert "3 of them wait" in krake.ok("retry", "--outcome", "client_error").out
     site.heal()
     krake.ok("crawl")

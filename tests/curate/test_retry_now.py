@@ -88,7 +88,10 @@ class Crawl:
     """A crawl of some pages of each server, by hand."""
 
     def __init__(self, directory: Path, *servers: Server, pages: int = 1, **sections: Any) -> None:
-        settings: dict[str, Any] = {"fetch": {"host_delay_s": 0.0, "robots": "ignore"}, "retry": {"max": 4}}
+        settings: dict[str, Any] = {
+            "fetch": {"host_delay_s": 0.0, "robots": "ignore"},
+            "retry": {"max": 4},
+        }
         self.config: Config = make_config(directory, nodes=1, **(settings | sections))
         self.iteration = 0
         seeds = "\n".join(f"{server.url}{page}" for server in servers for page in range(pages))
@@ -110,7 +113,9 @@ class Crawl:
     def queue(self) -> Queue:
         return Queue(Path(self.config.queue.local_dir) / NODE, NODE)
 
-    def now(self, outcome: Outcome | None = None, *, ignore: bool = False, **which: Any) -> RetryNowReport:
+    def now(
+        self, outcome: Outcome | None = None, *, ignore: bool = False, **which: Any
+    ) -> RetryNowReport:
         failures = Failures(outcome, waits=True, **which)
         return retry_now(open_stores(self.config), failures, ignore_retry_after=ignore)
 
@@ -125,7 +130,13 @@ def test_all_that_waits_is_fetched_with_the_next_take(tmp_path: Path) -> None:
         assert crawl.go_on()["taken"] == 6
         assert crawl.go_on()["taken"] == 0
         report = crawl.now()
-        assert (report.waiting, report.hosts, report.asked, report.elsewhere, report.listed) == (3, 1, {}, [], 0)
+        assert (report.waiting, report.hosts, report.asked, report.elsewhere, report.listed) == (
+            3,
+            1,
+            {},
+            [],
+            0,
+        )
         ill.asked.clear()
         final.asked.clear()
         assert crawl.go_on()["taken"] == 3
@@ -244,7 +255,9 @@ OWN_STEPS = sorted(
     {
         step
         for path in Path(nodes_of_crawl.__file__).parents[1].rglob("*.py")
-        for step in re.findall(r'reached\("(retry_now[a-z._]+)"\)', path.read_text(encoding="utf-8"))
+        for step in re.findall(
+            r'reached\("(retry_now[a-z._]+)"\)', path.read_text(encoding="utf-8")
+        )
     }
 )
 STEPS = [*OWN_STEPS, "queue.move.written", "queue.move.record", "queue.move.done"]
@@ -267,7 +280,9 @@ def test_killed_at_each_step_of_following_a_note(step: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("status", "asked_s"), [(503, None), (500, None), (500, ASKED_S)])
-def test_with_a_crawldb_a_list_has_what_waits(status: int, asked_s: int | None, tmp_path: Path) -> None:
+def test_with_a_crawldb_a_list_has_what_waits(
+    status: int, asked_s: int | None, tmp_path: Path
+) -> None:
     """What its host asked for holds there, too; what a list has already is not listed again."""
     with serving(1, status, retry_after=asked_s) as ill, serving(2, 403) as final:
         crawl = Crawl(tmp_path, ill, final, frontier={"order": "crawldb"})
@@ -286,7 +301,9 @@ def _ask_killed(config: Config, kill_at: str) -> None:
     retry_now(open_stores(config), Failures(None, waits=True))
 
 
-@pytest.mark.parametrize(("step", "order"), [("crawldir.retry_now.noted", "fifo"), ("inject.renamed", "crawldb")])
+@pytest.mark.parametrize(
+    ("step", "order"), [("crawldir.retry_now.noted", "fifo"), ("inject.renamed", "crawldb")]
+)
 def test_a_command_that_was_killed_may_be_run_again(step: str, order: str, tmp_path: Path) -> None:
     with serving(1) as site:
         crawl = Crawl(tmp_path, site, frontier={"order": order})
@@ -329,7 +346,9 @@ def test_fsck_and_sweep_know_notes(tmp_path: Path) -> None:
         over = folder / f"1-{note.name.partition('-')[2]}"
         over.write_bytes(note.read_bytes())
         assert [one.name for one in fsck(open_stores(crawl.config)).findings] == ["leftover"]
-        assert [path.rpartition("/")[2] for path in sweep(open_stores(crawl.config)).deleted] == [over.name]
+        assert [path.rpartition("/")[2] for path in sweep(open_stores(crawl.config)).deleted] == [
+            over.name
+        ]
         assert [path.name for path in folder.iterdir()] == [note.name]
         note.write_bytes(b"{}\n")
         found = fsck(open_stores(crawl.config)).findings
@@ -348,7 +367,12 @@ def test_the_command(tmp_path: Path, krake: Krake) -> None:
         folder = Path(crawl.config.dfs_primary) / crawl.config.crawl.directory / FileName.RETRY_NOW
         asked = krake.ok("retry", "--now", "http://elsewhere.test/", "--dry-run").out
         assert "nothing to do; `krake why URL`" in asked, "it does not wait"
-        for wrong in (["--ignore-retry-after"], [site.url], [], ["--now", site.url, "--host", site.host]):
+        for wrong in (
+            ["--ignore-retry-after"],
+            [site.url],
+            [],
+            ["--now", site.url, "--host", site.host],
+        ):
             assert krake("retry", *wrong).error()
         said = krake.ok("retry", "--now", "--dry-run").out
         assert not folder.exists()
@@ -362,7 +386,9 @@ def test_the_command(tmp_path: Path, krake: Krake) -> None:
 CLOCK = r"(\d{4}-\d\d-\d\dT)?\d\d:\d\dZ"
 
 
-def test_people_are_told_until_when_what_waits_and_how_it_is_fetched_at_once(tmp_path: Path, krake: Krake) -> None:
+def test_people_are_told_until_when_what_waits_and_how_it_is_fetched_at_once(
+    tmp_path: Path, krake: Krake
+) -> None:
     with serving(1) as site, serving(2, 500, retry_after=ASKED_S) as other:
         crawl = Crawl(tmp_path, site, pages=3)
         krake.file.write_text(write_config(crawl.config, tmp_path).read_text())
@@ -378,15 +404,24 @@ def test_people_are_told_until_when_what_waits_and_how_it_is_fetched_at_once(tmp
         [said] = stages.inject(open_stores(crawl.config), run_id="r2", seeds=url)["waiting"]
         hint = f"next try {CLOCK}: `krake retry --now"
         assert re.fullmatch(f"{url} waits already, {hint} {url}` fetches it at once", said)
-        assert "waiting" not in stages.inject(open_stores(crawl.config), run_id="r3", seeds=f"{site.url}new")
+        assert "waiting" not in stages.inject(
+            open_stores(crawl.config), run_id="r3", seeds=f"{site.url}new"
+        )
         assert re.search(f"{url}: {hint} {url}`", krake.ok("forget", "--yes", url).out)
-        assert re.search(f"{site.host}: {hint} --host {site.host}`", krake.ok("forget", "--yes", site.host).out)
+        assert re.search(
+            f"{site.host}: {hint} --host {site.host}`", krake.ok("forget", "--yes", site.host).out
+        )
         said_of_retry = krake.ok("retry", "--outcome", "server_error").out
-        assert re.search(f"1 URLs that ended so wait, {hint} --outcome server_error`", said_of_retry)
+        assert re.search(
+            f"1 URLs that ended so wait, {hint} --outcome server_error`", said_of_retry
+        )
 
         stages.inject(open_stores(crawl.config), run_id="r4", seeds=later)
         crawl.go_on()
-        assert krake.ok("why", later, "--json").json["at_once"] == f"krake retry --now --ignore-retry-after {later}"
+        assert (
+            krake.ok("why", later, "--json").json["at_once"]
+            == f"krake retry --now --ignore-retry-after {later}"
+        )
         site.status = other.status = 200
         crawl.now(ignore=True)
         assert "waiting" not in crawl.go_on()

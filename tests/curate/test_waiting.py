@@ -10,7 +10,14 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.crawldir import SegmentRef
-from crawl_lib.curate import ForgottenPages, compact_segment, drop_pages, forget, import_archives, merge_indexes
+from crawl_lib.curate import (
+    ForgottenPages,
+    compact_segment,
+    drop_pages,
+    forget,
+    import_archives,
+    merge_indexes,
+)
 from crawl_lib.export import show_page
 from crawl_lib.fetch import HostStore
 from crawl_lib.fetch.hoststore import NO_BACK_OFF
@@ -79,7 +86,9 @@ def test_forget_leaves_it_and_counts_it_as_waiting(crawl: Busy) -> None:
     assert crawl.key_state() is KeyState.QUEUED
 
 
-def test_a_dropped_and_compacted_try_is_no_page_that_stays_known(crawl: Busy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dropped_and_compacted_try_is_no_page_that_stays_known(
+    crawl: Busy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = crawl.segment
     assert drop_pages(crawl.stores, [crawl.url]).dropped == {str(before): [crawl.url]}
     assert compact_segment(crawl.stores, before).pages == 1
@@ -105,12 +114,20 @@ def test_what_is_imported_meanwhile_is_final_and_it_still_waits(
     assert fsck(crawl.stores).findings == []
 
 
-def test_an_export_has_the_answer_and_an_index_all_captures(crawl: Busy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_export_has_the_answer_and_an_index_all_captures(
+    crawl: Busy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stages.export_pages(crawl.stores, label="early")
     crawl.answered(monkeypatch)
     assert stages.export_pages(crawl.stores, label="late")["pages"] == 1
     page = show_page(crawl.stores, name="late", page=crawl.url)
-    assert (page["url"], page["row"]["status"], page["row"]["segment_path"]) == (crawl.url, 200, crawl.segment.path)
+    assert (page["url"], page["row"]["status"], page["row"]["segment_path"]) == (
+        crawl.url,
+        200,
+        crawl.segment.path,
+    )
     report = merge_indexes(crawl.stores)
-    lines = [json.loads(line.split(" ", 2)[2]) for line in Path(report.file).read_text().splitlines()]
+    lines = [
+        json.loads(line.split(" ", 2)[2]) for line in Path(report.file).read_text().splitlines()
+    ]
     assert {line["status"] for line in lines if line["url"] == crawl.url} == {"503", "200"}

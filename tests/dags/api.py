@@ -38,7 +38,9 @@ class Api:
 
     def sign_in(self, user: str, password: str) -> None:
         """Get the token that all other calls need."""
-        self.token = self.ask("POST", "/auth/token", {"username": user, "password": password})["access_token"]
+        self.token = self.ask("POST", "/auth/token", {"username": user, "password": password})[
+            "access_token"
+        ]
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
         """One request; returns the JSON of the answer. One that Airflow's SQLite could not answer is made again."""
@@ -62,7 +64,9 @@ class Api:
             with urllib.request.urlopen(request, timeout=180) as answer:
                 text = answer.read()
         except urllib.error.HTTPError as error:
-            raise AssertionError(f"{method} {path}: {error.code} {error.read().decode()[:500]}") from error
+            raise AssertionError(
+                f"{method} {path}: {error.code} {error.read().decode()[:500]}"
+            ) from error
         return json.loads(text) if text else None
 
     def trigger(self, **params: Any) -> str:
@@ -72,12 +76,16 @@ class Api:
 
     def runs(self) -> dict[str, str]:
         """State by run id, oldest first."""
-        found = self.ask("GET", f"/api/v2/dags/{self.dag}/dagRuns?limit=100&order_by=id")["dag_runs"]
+        found = self.ask("GET", f"/api/v2/dags/{self.dag}/dagRuns?limit=100&order_by=id")[
+            "dag_runs"
+        ]
         return {run["dag_run_id"]: run["state"] for run in found}
 
     def tasks(self, run: str) -> dict[str, tuple[str, int]]:
         """State and number of tries by task id."""
-        path = f"/api/v2/dags/{self.dag}/dagRuns/{urllib.request.quote(run)}/taskInstances?limit=100"
+        path = (
+            f"/api/v2/dags/{self.dag}/dagRuns/{urllib.request.quote(run)}/taskInstances?limit=100"
+        )
         found: list[dict[str, Any]] = []
         while page := self.ask("GET", f"{path}&offset={len(found)}")["task_instances"]:
             found += page
@@ -91,18 +99,23 @@ class Api:
         found = self.ask("GET", path)
         whole = (found["queued_at"], found["end_date"])
         tasks = self.ask("GET", f"{path}/taskInstances?limit=100")["task_instances"]
-        rows = {"": whole, **{task["task_id"]: (task["start_date"], task["end_date"]) for task in tasks}}
+        rows = {
+            "": whole,
+            **{task["task_id"]: (task["start_date"], task["end_date"]) for task in tasks},
+        }
         return {
-            name: (datetime.fromisoformat(first).timestamp(), datetime.fromisoformat(last).timestamp())
+            name: (
+                datetime.fromisoformat(first).timestamp(),
+                datetime.fromisoformat(last).timestamp(),
+            )
             for name, (first, last) in rows.items()
             if first and last
         }
 
     def result(self, run: str, task: str) -> Any:
         """What a task returned."""
-        path = (
-            f"/api/v2/dags/{self.dag}/dagRuns/{urllib.request.quote(run)}/taskInstances/{task}/xcomEntries/return_value"
-        )
+        instance = f"{urllib.request.quote(run)}/taskInstances/{task}"
+        path = f"/api/v2/dags/{self.dag}/dagRuns/{instance}/xcomEntries/return_value"
         return self.ask("GET", path)["value"]
 
     def log(self, run: str, task: str, attempt: int = 1) -> list[str]:
@@ -123,7 +136,9 @@ class Api:
         """Until something holds."""
         until_s = time.monotonic() + timeout_s
         while not true():
-            assert time.monotonic() < until_s, f"not within {timeout_s} s: {what}; runs: {self.runs()}"
+            assert time.monotonic() < until_s, (
+                f"not within {timeout_s} s: {what}; runs: {self.runs()}"
+            )
             time.sleep(1)
 
     def wait_end(self, run: str) -> str:
@@ -147,7 +162,11 @@ class Api:
         """Have the DAG's file parsed, until the DAG is as wanted."""
         found = self.ask("GET", f"/api/v2/dags/{self.dag}")
         self.ask("PUT", f"/api/v2/parseDagFile/{found['file_token']}")
-        self.wait(lambda: true(self.ask("GET", f"/api/v2/dags/{self.dag}")), "the DAG as its new config says", 300)
+        self.wait(
+            lambda: true(self.ask("GET", f"/api/v2/dags/{self.dag}")),
+            "the DAG as its new config says",
+            300,
+        )
 
 
 class Ui(Api):
@@ -159,7 +178,11 @@ class Ui(Api):
         self.output = ""
 
     def __enter__(self) -> Self:
-        variables = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "KRAKE"))}
+        variables = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("AIRFLOW", "KRAKE"))
+        }
         variables |= {
             "KRAKE_AIRFLOW_HOME": str(self.home),
             "AIRFLOW_PORT": "0",
@@ -184,7 +207,10 @@ class Ui(Api):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.stop(signal.SIGTERM)
 
@@ -196,7 +222,11 @@ class Ui(Api):
         self.process.send_signal(number)
         rest, _ = self.process.communicate(timeout=300)
         self.output += rest
-        alive = [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+        alive = [
+            child
+            for child in children
+            if child.is_running() and child.status() != psutil.STATUS_ZOMBIE
+        ]
         for child in alive:
             child.kill()
         return alive

@@ -42,7 +42,9 @@ def reference(serving: Serving, tmp_path_factory: pytest.TempPathFactory) -> Ref
     result = run_crawl(config, serving.seeds, ITERATIONS)
     assert set(result.visited()) == set(serving.truth().visits)
     folder = Path(config.dfs_primary) / config.export.directory / result.export
-    return Reference(exported_bytes(config, result.export), folder, rows(config, "pages"), rows(config, "links"))
+    return Reference(
+        exported_bytes(config, result.export), folder, rows(config, "pages"), rows(config, "links")
+    )
 
 
 @pytest.fixture(scope="session")

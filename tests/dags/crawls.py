@@ -58,7 +58,9 @@ def exported_bytes(config: Config, export: str) -> dict[str, bytes]:
 def exports(config: Config) -> list[str]:
     """The names of the exports that are there."""
     folder = Path(config.dfs_primary) / config.export.directory
-    return sorted(path.name for path in folder.glob("*") if path.is_dir() and not path.name.startswith("."))
+    return sorted(
+        path.name for path in folder.glob("*") if path.is_dir() and not path.name.startswith(".")
+    )
 
 
 def rows(config: Config, table: str) -> list[tuple[int, str, list[Any]]]:
@@ -85,6 +87,9 @@ def rows(config: Config, table: str) -> list[tuple[int, str, list[Any]]]:
 
 def taken_in_order(config: Config) -> list[tuple[str, int]]:
     """Run id and iteration of each folder, oldest first."""
-    folders = sorted(Result(config).crawl_dir.glob("[0-9]*/iteration.json"), key=lambda path: int(path.parent.name))
+    folders = sorted(
+        Result(config).crawl_dir.glob("[0-9]*/iteration.json"),
+        key=lambda path: int(path.parent.name),
+    )
     found = [json.loads(path.read_text()) for path in folders]
     return [(entry["run_id"], entry["iteration"]) for entry in found]

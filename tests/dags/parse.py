@@ -61,12 +61,22 @@ def parse(folder: str) -> dict[str, Any]:
             "max_active_runs": dag.max_active_runs,
             "catchup": dag.catchup,
             "schedule": getattr(dag.timetable, "expression", None),
-            "waits_for": [asset.name for asset in getattr(dag.timetable.asset_condition, "objects", [])],
-            "params": {name: {**param.schema, "value": param.value} for name, param in dag.params.items()},
+            "waits_for": [
+                asset.name for asset in getattr(dag.timetable.asset_condition, "objects", [])
+            ],
+            "params": {
+                name: {**param.schema, "value": param.value} for name, param in dag.params.items()
+            },
         }
         for dag_id, dag in bag.dags.items()
     }
-    return {"dags": found, "errors": bag.import_errors, "read": read, "parse_s": parse_s, "has_krake": has_krake}
+    return {
+        "dags": found,
+        "errors": bag.import_errors,
+        "read": read,
+        "parse_s": parse_s,
+        "has_krake": has_krake,
+    }
 
 
 if __name__ == "__main__":

@@ -37,15 +37,28 @@ def test_programs_that_share_it_keep_a_third_one_out(tmp_path: Path) -> None:
         alone(lock, "the first", patience_s=0, shared=True).__enter__()
 
 
-def start(program: str, config: Path, home: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    found = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "KRAKE"))}
-    found |= {"KRAKE_AIRFLOW_HOME": str(home.parent), "PYTHONPATH": f"{PROJECT / 'plugins'}{os.pathsep}{PROJECT}"}
+def start(
+    program: str, config: Path, home: Path, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    found = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("AIRFLOW", "KRAKE"))
+    }
+    found |= {
+        "KRAKE_AIRFLOW_HOME": str(home.parent),
+        "PYTHONPATH": f"{PROJECT / 'plugins'}{os.pathsep}{PROJECT}",
+    }
     command = [sys.executable, "-m", "krake_airflow", program, "--config", str(config)]
-    return subprocess.run(command, env=found | variables, capture_output=True, text=True, timeout=200)
+    return subprocess.run(
+        command, env=found | variables, capture_output=True, text=True, timeout=200
+    )
 
 
 @pytest.mark.parametrize(("program", "first"), [("crawl", "crawl"), ("ui", "ui"), ("ui", "crawl")])
-def test_a_program_that_runs_already_is_not_started_again(program: str, first: str, tmp_path: Path) -> None:
+def test_a_program_that_runs_already_is_not_started_again(
+    program: str, first: str, tmp_path: Path
+) -> None:
     """Two of them on one database of Airflow would end each other's runs."""
     _, path = small_config(tmp_path)
     home = tmp_path / "home" / "ui"

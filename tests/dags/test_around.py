@@ -81,7 +81,9 @@ def test_the_policy_gives_every_task_of_krake_an_alert(tmp_path: Path) -> None:
     alerts = parsed(tmp_path / "home", config, PROJECT / "dags")["alerts"]
     assert {task.split(".")[0] for task in alerts} == {"krake_crawl", "krake_process"}
     for task, names in alerts.items():
-        own = [] if task.endswith(".committed") else ["function"]  # it does nothing, so it has nothing to say
+        own = (
+            [] if task.endswith(".committed") else ["function"]
+        )  # it does nothing, so it has nothing to say
         assert names == ["SmtpNotifier", *own], task
 
 
@@ -97,7 +99,9 @@ class MailServer(socketserver.StreamRequestHandler):
             if line.upper().startswith(b"DATA"):
                 self.wfile.write(b"354 go on\r\n")
                 self.mails.append(b"".join(iter(self.rfile.readline, b".\r\n")).decode())
-            self.wfile.write(b"221 bye\r\n" if line.upper().startswith(b"QUIT") else b"250 good\r\n")
+            self.wfile.write(
+                b"221 bye\r\n" if line.upper().startswith(b"QUIT") else b"250 good\r\n"
+            )
 
 
 def test_the_alert_is_a_mail_with_the_task_and_its_message(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,11 +110,18 @@ def test_the_alert_is_a_mail_with_the_task_and_its_message(monkeypatch: pytest.M
 
     names: dict[str, Any] = {}
     exec(ALERT, names)
-    ti = SimpleNamespace(dag_id="krake_crawl", task_id="iteration_1.commit", log_url="http://airflow.example/log")
+    ti = SimpleNamespace(
+        dag_id="krake_crawl", task_id="iteration_1.commit", log_url="http://airflow.example/log"
+    )
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         extra = {"disable_ssl": True, "disable_tls": True, "timeout": 10, "retry_limit": 1}
-        connection = {"conn_type": "smtp", "host": "127.0.0.1", "port": server.server_address[1], "extra": extra}
+        connection = {
+            "conn_type": "smtp",
+            "host": "127.0.0.1",
+            "port": server.server_address[1],
+            "extra": extra,
+        }
         monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", json.dumps(connection))
         names["ALERT"]({"ti": ti, "exception": "only 3 of 500 URLs were answered"})
         server.shutdown()
@@ -120,7 +131,10 @@ def test_the_alert_is_a_mail_with_the_task_and_its_message(monkeypatch: pytest.M
 
 
 def test_a_dag_waits_for_exports_and_reads_them(
-    tmp_path: Path, reference: Reference, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    reference: Reference,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     config, path = small_config(tmp_path)
     (tmp_path / "dags").mkdir()
@@ -137,7 +151,9 @@ def test_a_dag_waits_for_exports_and_reads_them(
     name = reference.export_folder.name
     (Path(config.dfs_primary) / "export").mkdir(parents=True)
     (Path(config.dfs_primary) / "export" / name).symlink_to(reference.export_folder)
-    monkeypatch.setattr("crawl_lib.stages.finalize_export", lambda *_, **__: {"complete_already": True})
+    monkeypatch.setattr(
+        "crawl_lib.stages.finalize_export", lambda *_, **__: {"complete_already": True}
+    )
     monkeypatch.setenv("KRAKE_CONFIG_PATH", str(path))
     ti = TaskInstance({"export": name})
     run(finalizer, {"run_id": "run-1", "ti": ti, "outlet_events": events})
@@ -145,5 +161,7 @@ def test_a_dag_waits_for_exports_and_reads_them(
     names: dict[str, Any] = {}
     exec(WAITING, names)
     task = names["pages_per_host"]().get_task("count")
-    task.python_callable(triggering_asset_events={asset: [SimpleNamespace(extra=events[asset].extra)] * 2})
+    task.python_callable(
+        triggering_asset_events={asset: [SimpleNamespace(extra=events[asset].extra)] * 2}
+    )
     assert capfd.readouterr().out.count("count_star()") == 2

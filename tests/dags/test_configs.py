@@ -19,11 +19,15 @@ def made(directory: Path, name: str) -> Path:
 
 
 def test_a_config_is_shown_under_its_crawls_name_until_it_is_gone(tmp_path: Path) -> None:
-    files = [made(tmp_path / folder, name) for folder, name in (("a", "one"), ("b", "two"), ("c", "one"))]
+    files = [
+        made(tmp_path / folder, name) for folder, name in (("a", "one"), ("b", "two"), ("c", "one"))
+    ]
     home = tmp_path / "home"
     for file in files[:2]:
         link_configs(home, file)
-    assert config_files(home / "configs") == files[:2], "as they are, so that their relative paths hold"
+    assert config_files(home / "configs") == files[:2], (
+        "as they are, so that their relative paths hold"
+    )
     link_configs(home, files[2])
     assert config_files(home / "configs") == files[1:], "the one that came last"
     files[1].unlink()
@@ -50,7 +54,9 @@ def test_a_worker_finds_a_config_by_name_whatever_its_file_is_called(
     assert config_named(name).crawl.name == name
 
 
-def test_a_worker_with_the_config_of_another_crawl_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_with_the_config_of_another_crawl_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = made(tmp_path / "a", "one")
     monkeypatch.setenv("KRAKE_CONFIG_PATH", str(file))
     with pytest.raises(ConfigError) as refused:
@@ -69,7 +75,12 @@ def test_seeds_of_files_are_sent_as_text_unless_the_form_may_name_them(tmp_path:
     (outside / "2").write_text("http://b/\tk=v\n")
     for same in (str(below / "list"), "http://a/\nhttp://b/", ""):
         assert _seeds_for_form(same, config) == same
-    assert _seeds_for_form(str(outside), config).split("\n") == ["http://a/", "", "http://b/\tk=v", ""]
+    assert _seeds_for_form(str(outside), config).split("\n") == [
+        "http://a/",
+        "",
+        "http://b/\tk=v",
+        "",
+    ]
     (outside / "3").write_text("x" * (1 << 20))
     with pytest.raises(InputError, match=f"put it into {below}"):
         _seeds_for_form(str(outside), config)

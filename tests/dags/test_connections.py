@@ -23,7 +23,9 @@ VARIABLE = "AIRFLOW_CONN_KRAKE_DFS"
 @pytest.fixture
 def config(tmp_path: Path) -> Config:
     dfs = DfsConfig(user="of-config", ca_file="ca-of-config", wait_s=7.0)
-    return dataclasses.replace(make_config(tmp_path, nodes=1), dfs_primary="http://of-config:1/crawls/path", dfs=dfs)
+    return dataclasses.replace(
+        make_config(tmp_path, nodes=1), dfs_primary="http://of-config:1/crawls/path", dfs=dfs
+    )
 
 
 def applied(config: Config) -> Config:
@@ -52,7 +54,9 @@ def test_the_connection_of_the_crawl_comes_before_the_common_one(
         for name in ("krake", "news")
     }
     connect(monkeypatch, login="common")
-    monkeypatch.setenv("AIRFLOW_CONN_KRAKE_DFS_NEWS", json.dumps({"conn_type": "webhdfs", "login": "own"}))
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_KRAKE_DFS_NEWS", json.dumps({"conn_type": "webhdfs", "login": "own"})
+    )
     for name, password in (("", "of-all"), ("_NEWS", "of-news")):
         fields = {"conn_type": "mysql", "password": password}
         monkeypatch.setenv(f"AIRFLOW_CONN_KRAKE_KEYS{name}", json.dumps(fields))
@@ -63,19 +67,25 @@ def test_the_connection_of_the_crawl_comes_before_the_common_one(
     ]
 
 
-def test_an_empty_connection_changes_nothing(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_connection_changes_nothing(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     connect(monkeypatch)
     assert applied(config) == config
 
 
-def test_a_local_directory_asks_for_no_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_directory_asks_for_no_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     connect(monkeypatch, host="nn1", password="hush-hush")
     local = make_config(tmp_path, nodes=1)
     assert connections.secrets_for(local).dfs == DfsAccess()
     assert applied(local) == local
 
 
-def test_every_field_comes_before_the_config(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_field_comes_before_the_config(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The root path, the waiting and the security stay the config's."""
     extra = {"use_ssl": True, "verify": "/ca.pem", "cert": "/c.pem", "key": "/k.pem"}
     connect(monkeypatch, host="nn1, nn2", port=7, login="anna", extra=extra)
@@ -97,12 +107,16 @@ def test_every_field_comes_before_the_config(config: Config, monkeypatch: pytest
         ({"port": 6, "extra": {"use_ssl": True}}, "http://of-config:1/crawls/path"),
     ],
 )
-def test_namenodes(fields: dict[str, Any], address: str, config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_namenodes(
+    fields: dict[str, Any], address: str, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     connect(monkeypatch, **fields)
     assert applied(config).dfs_primary == address
 
 
-def test_a_connection_may_be_written_as_a_uri(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_may_be_written_as_a_uri(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(VARIABLE, "webhdfs://anna@nn1,nn2:9871/?use_ssl=True&verify=%2Fca.pem")
     found = applied(config)
     assert found.dfs_primary == "https://nn1:9871;https://nn2:9871/crawls/path"
@@ -133,7 +147,9 @@ def test_a_field_that_cannot_be_used_is_named(
     assert "hush" not in str(caught.value)
 
 
-def test_the_stores_of_a_stage_are_those_of_the_connection(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_stores_of_a_stage_are_those_of_the_connection(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No one listens there, and the error names the connection's namenode; the config that nodes compare stays."""
     connect(monkeypatch, host="127.0.0.1", port=1)
     here = dataclasses.replace(config, dfs=DfsConfig(wait_s=0.0))
@@ -146,7 +162,13 @@ def test_the_connection_of_an_object_store_gives_credentials_and_never_shows_the
 ) -> None:
     bucket = dataclasses.replace(config, dfs_primary="s3://bucket/crawls")
     assert connections.secrets_for(bucket).s3 is None
-    connect(monkeypatch, conn_type="aws", login="key", password="very-secret", extra={"aws_session_token": "token"})
+    connect(
+        monkeypatch,
+        conn_type="aws",
+        login="key",
+        password="very-secret",
+        extra={"aws_session_token": "token"},
+    )
     found = connections.secrets_for(bucket)
     assert found.s3 == S3Credentials("key", "very-secret", "token")
     assert "very-secret" not in repr(found)
@@ -157,7 +179,10 @@ def test_the_connection_of_an_object_store_gives_credentials_and_never_shows_the
     [
         ({"conn_type": "webhdfs", "login": "key", "password": "secret"}, "type"),
         ({"conn_type": "aws", "login": "key"}, "login"),
-        ({"conn_type": "aws", "login": "key", "password": "secret", "extra": {"role_arn": "x"}}, "role_arn"),
+        (
+            {"conn_type": "aws", "login": "key", "password": "secret", "extra": {"role_arn": "x"}},
+            "role_arn",
+        ),
     ],
 )
 def test_what_an_object_store_cannot_use_is_refused(
@@ -176,7 +201,12 @@ def test_login_and_password_for_opensearch_come_from_a_connection_and_nothing_el
         monkeypatch.delenv(name, raising=False)
     pushing = dataclasses.replace(config, push=PushConfig(url="http://search.example:9200"))
     assert connections.secrets_for(pushing).search is None
-    fields = {"conn_type": "http", "host": "other.example", "login": "anna", "password": "very-secret"}
+    fields = {
+        "conn_type": "http",
+        "host": "other.example",
+        "login": "anna",
+        "password": "very-secret",
+    }
     monkeypatch.setenv("AIRFLOW_CONN_KRAKE_SEARCH", json.dumps(fields))
     assert connections.secrets_for(config).search is None
     found = connections.secrets_for(pushing)

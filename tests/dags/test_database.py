@@ -19,7 +19,13 @@ RUNS = {
     "of-the-ui": ("running", "REST_API"),
     "of-a-schedule": ("queued", "TIMETABLE"),
 }
-TASKS = [("dead", "running"), ("dead", "success"), ("dead", None), ("of-the-ui", "running"), ("done", "success")]
+TASKS = [
+    ("dead", "running"),
+    ("dead", "success"),
+    ("dead", None),
+    ("of-the-ui", "running"),
+    ("done", "success"),
+]
 
 
 @pytest.fixture
@@ -40,7 +46,12 @@ def test_only_what_no_scheduler_had_begun_is_ended(database: Path) -> None:
     with closing(sqlite3.connect(database)) as connection:
         runs = dict(connection.execute("SELECT run_id, state FROM dag_run"))
         tasks = connection.execute("SELECT run_id, state FROM task_instance").fetchall()
-    assert runs == {"dead": "failed", "done": "success", "of-the-ui": "running", "of-a-schedule": "queued"}
+    assert runs == {
+        "dead": "failed",
+        "done": "success",
+        "of-the-ui": "running",
+        "of-a-schedule": "queued",
+    }
     assert tasks == [("dead", "failed"), *TASKS[1:]]
 
 

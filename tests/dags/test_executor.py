@@ -21,11 +21,15 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return seen
 
 
-def test_the_round_after_an_end_does_not_wait(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_round_after_an_end_does_not_wait(
+    waits: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
     ended: list[str] = []
     prompt = PromptExecutor(parallelism=1)
     monkeypatch.setattr(prompt, "result_queue", multiprocessing.SimpleQueue(), raising=False)
-    monkeypatch.setattr(LocalExecutor, "sync", lambda self: self.event_buffer.update(dict.fromkeys(ended)))
+    monkeypatch.setattr(
+        LocalExecutor, "sync", lambda self: self.event_buffer.update(dict.fromkeys(ended))
+    )
     rounds = []
     for ended_now in ([], ["task"], [], []):
         ended[:] = ended_now
@@ -43,7 +47,9 @@ def test_the_round_that_begins_the_next_tasks_waits_for_their_ends(
     events: list[str] = []
     prompt = PromptExecutor(parallelism=1)
     monkeypatch.setattr(prompt, "result_queue", multiprocessing.SimpleQueue(), raising=False)
-    monkeypatch.setattr(LocalExecutor, "sync", lambda self: self.event_buffer.update(dict.fromkeys(events)))
+    monkeypatch.setattr(
+        LocalExecutor, "sync", lambda self: self.event_buffer.update(dict.fromkeys(events))
+    )
     monkeypatch.setattr(LocalExecutor, "_process_workloads", lambda self, workloads: None)
     begun: list[list[str]] = [["a", "b"], [], [], ["c"], [], []]
     ended: list[list[str]] = [[], ["a"], ["b"], [], ["c"], []]
@@ -53,14 +59,20 @@ def test_the_round_that_begins_the_next_tasks_waits_for_their_ends(
         prompt.sync()
         prompt.get_event_buffer()
     busy_s, quick_s = executor.BUSY_LOOK_S, executor.LOOK_S
-    assert waits == [busy_s, busy_s, quick_s, quick_s, busy_s], "the last round has nothing to wait for"
+    assert waits == [busy_s, busy_s, quick_s, quick_s, busy_s], (
+        "the last round has nothing to wait for"
+    )
 
 
 def test_only_a_scheduler_whose_executor_waits_does_not_sleep(tmp_path: Path) -> None:
     """A scheduler that neither sleeps nor waits takes a whole core."""
     sleep_s = "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME"
     alone = environment(tmp_path, tmp_path / "krake.yml")
-    assert alone["AIRFLOW__CORE__EXECUTOR"] == f"{PromptExecutor.__module__}.{PromptExecutor.__name__}"
+    assert (
+        alone["AIRFLOW__CORE__EXECUTOR"] == f"{PromptExecutor.__module__}.{PromptExecutor.__name__}"
+    )
     assert float(alone[sleep_s]) == 0
-    centre = centre_environment(tmp_path, tmp_path / "krake.yml", port=1, database="sqlite://", log_port=2)
+    centre = centre_environment(
+        tmp_path, tmp_path / "krake.yml", port=1, database="sqlite://", log_port=2
+    )
     assert float(centre[sleep_s]) > 0

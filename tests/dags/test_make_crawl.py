@@ -39,20 +39,31 @@ LIMIT_S = 400
 
 
 def variables(home: Path) -> dict[str, str]:
-    found = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "KRAKE"))}
-    return found | {"KRAKE_AIRFLOW_HOME": str(home), "PYTHONPATH": f"{PROJECT / 'plugins'}{os.pathsep}{PROJECT}"}
+    found = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("AIRFLOW", "KRAKE"))
+    }
+    return found | {
+        "KRAKE_AIRFLOW_HOME": str(home),
+        "PYTHONPATH": f"{PROJECT / 'plugins'}{os.pathsep}{PROJECT}",
+    }
 
 
 PROGRAM = "import sys; from krake_airflow.__main__ import main; sys.exit(main(sys.argv[1:]))"
 
 
 def start(airflow: AirflowForks, config: Path, *arguments: str) -> Forked:
-    return airflow.start(PROGRAM, ["crawl", "--config", str(config), *arguments], variables(airflow.home))
+    return airflow.start(
+        PROGRAM, ["crawl", "--config", str(config), *arguments], variables(airflow.home)
+    )
 
 
 def start_fresh(home: Path, config: Path, *arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "krake_airflow", "crawl", "--config", str(config), *arguments]
-    return subprocess.Popen(command, env=variables(home), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(
+        command, env=variables(home), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
 
 
 def finish(process: Forked | subprocess.Popen[str]) -> tuple[int | None, str]:
@@ -77,7 +88,9 @@ def test_a_whole_crawl_equals_one_without_airflow(
     config, path = crawl
     seeds = tmp_path / "seeds.txt"
     seeds.write_text("\n".join(serving.seeds))
-    code, output = finish(start_fresh(home, path, "--seeds", str(seeds), "--iterations", str(ITERATIONS)))
+    code, output = finish(
+        start_fresh(home, path, "--seeds", str(seeds), "--iterations", str(ITERATIONS))
+    )
     assert code == 0, output
     [export] = exports(config)
     assert exported_bytes(config, export) == reference.exported
@@ -127,7 +140,9 @@ def test_an_interrupt_stops_it_and_the_next_run_goes_on(
     assert code == 130, output
     assert "Stopped" in output
     assert "Traceback" not in output
-    assert not said_nothing_to_run(airflow.home), "Airflow looked for other tasks, a second each time"
+    assert not said_nothing_to_run(airflow.home), (
+        "Airflow looked for other tasks, a second each time"
+    )
     code, output = finish(start(airflow, path, *arguments))
     assert code == 0, output
     assert exported_bytes(config, exports(config)[-1]) == reference.exported
@@ -135,21 +150,29 @@ def test_an_interrupt_stops_it_and_the_next_run_goes_on(
 
 def said_nothing_to_run(home: Path) -> bool:
     """Whether Airflow slept, in the newest run of a home, since no task could be run."""
-    newest = max((home / "ui" / "logs").glob("crawl-*.log"), key=lambda path: path.stat().st_mtime_ns)
+    newest = max(
+        (home / "ui" / "logs").glob("crawl-*.log"), key=lambda path: path.stat().st_mtime_ns
+    )
     return "No tasks to run" in newest.read_text()
 
 
-def test_a_run_that_cannot_go_on_ends_at_once(airflow: AirflowForks, crawl: tuple[Config, Path]) -> None:
+def test_a_run_that_cannot_go_on_ends_at_once(
+    airflow: AirflowForks, crawl: tuple[Config, Path]
+) -> None:
     config, path = crawl
     crawl_dir = Path(config.dfs_primary) / "crawl"
     crawl_dir.parent.mkdir(parents=True)
     crawl_dir.write_text("in the way")
-    code, output = finish(start(airflow, path, "--seeds", "http://127.0.0.1:1/", "--iterations", "1"))
+    code, output = finish(
+        start(airflow, path, "--seeds", "http://127.0.0.1:1/", "--iterations", "1")
+    )
     assert code == 1
     assert "inject: " in output
     assert str(crawl_dir) in output
     assert "The run failed" in output
-    assert output.count("FAILED inject") == 1, "a file in the way is for people: it is not tried again"
+    assert output.count("FAILED inject") == 1, (
+        "a file in the way is for people: it is not tried again"
+    )
     assert "iteration_1" not in output
 
 
@@ -165,13 +188,17 @@ def test_a_run_succeeds_without_a_node_and_the_next_one_finds_the_rest(
     assert code == 0, output
     folders = sorted(Result(config).crawl_dir.glob("[0-9]*"), key=lambda folder: int(folder.name))
     assert len(folders) == ITERATIONS
-    assert [json.loads((folder / "index.json").read_text())["missing"] for folder in folders] == [["node-1"]] * 2
+    assert [json.loads((folder / "index.json").read_text())["missing"] for folder in folders] == [
+        ["node-1"]
+    ] * 2
     assert len(exports(config)) == 1
 
     blocked.rmdir()
     code, output = finish(start(airflow, path, "--iterations", str(MOST_ITERATIONS)))
     assert code == 0, output
-    assert all((folder / "node-1" / "manifest.json").exists() for folder in folders), "it left an empty segment in each"
+    assert all((folder / "node-1" / "manifest.json").exists() for folder in folders), (
+        "it left an empty segment in each"
+    )
     visited = Result(config).visited()
     assert set(visited) == set(serving.truth().visits)
     assert set(visited.values()) == {1}
@@ -191,7 +218,10 @@ def wait_for_spool(queue: Path) -> None:
     [
         (["--iterations", "0"], "ITERATIONS is 0"),
         (["--iterations", "99"], f"crawl.max_iterations, {MOST_ITERATIONS}"),
-        (["--seeds", "nowhere.txt"], "seeds: nowhere.txt: no such file or directory, and not a URL"),
+        (
+            ["--seeds", "nowhere.txt"],
+            "seeds: nowhere.txt: no such file or directory, and not a URL",
+        ),
     ],
 )
 def test_bad_arguments_are_one_line(
@@ -235,14 +265,27 @@ def test_a_signal_in_the_first_seconds_ends_it_without_a_traceback(
     home: Path, crawl: tuple[Config, Path], program: str, module: str, number: str
 ) -> None:
     """`make ui` loads Airflow in processes of its own only."""
-    command = [sys.executable, "-c", INTERRUPTED, module, number, program, "--config", str(crawl[1])]
-    done = subprocess.run(command, env=variables(home), capture_output=True, text=True, timeout=LIMIT_S)
+    command = [
+        sys.executable,
+        "-c",
+        INTERRUPTED,
+        module,
+        number,
+        program,
+        "--config",
+        str(crawl[1]),
+    ]
+    done = subprocess.run(
+        command, env=variables(home), capture_output=True, text=True, timeout=LIMIT_S
+    )
     assert done.returncode == 128 + signal.Signals[number], done
     assert "Traceback" not in done.stdout + done.stderr
     assert done.stdout.count("\n") == (module == "airflow"), "what it said before"
 
 
-def test_the_demo_again_goes_on_with_the_same_web(airflow: AirflowForks, crawl: tuple[Config, Path]) -> None:
+def test_the_demo_again_goes_on_with_the_same_web(
+    airflow: AirflowForks, crawl: tuple[Config, Path]
+) -> None:
     """Its web got another port, so that all of it was new: finding 3. What is noted is with the crawl's data."""
     config, path = crawl
     program = f"""
@@ -257,7 +300,9 @@ raise SystemExit(run.main(["--config", {str(path)!r}]))
         assert code == 0, output
         assert "on this machine, port " in output
     visited = Result(config).visited()
-    assert {url.split("/")[2].partition(":")[2] for url in visited} == {(beside / "web-port").read_text().strip()}
+    assert {url.split("/")[2].partition(":")[2] for url in visited} == {
+        (beside / "web-port").read_text().strip()
+    }
     assert (beside / "report.html").as_uri() in output
     assert "<svg" in (beside / "report.html").read_text()
     assert set(visited.values()) == {1}
@@ -290,7 +335,10 @@ def test_only_the_same_parameters_nodes_and_routing_go_on_with_an_unfinished_run
 
     first = begun(config)
     assert begun(dataclasses.replace(config, servers=config.servers[::-1])) == first
-    for other in ((dataclasses.replace(config, servers=("node-0",)),), (dataclasses.replace(config, frontier=local),)):
+    for other in (
+        (dataclasses.replace(config, servers=("node-0",)),),
+        (dataclasses.replace(config, frontier=local),),
+    ):
         assert begun(*other) != first
         first = begun(config)
     assert begun(config, {**params, "iterations": 2}) != first
@@ -312,12 +360,18 @@ def test_a_damaged_note_of_an_unfinished_run_names_no_other_time(
         now = datetime.now(UTC)
         begun = _join(Console(quiet=True), tmp_path, config, params)[1]
         assert begun == first or now <= begun <= datetime.now(UTC), f"bit {bit}: {begun}"
-    old = {name: value for name, value in json.loads(whole).items() if name in {"begun", "params", "nodes", "routing"}}
+    old = {
+        name: value
+        for name, value in json.loads(whole).items()
+        if name in {"begun", "params", "nodes", "routing"}
+    }
     note.write_text(json.dumps(old))
     assert _join(Console(quiet=True), tmp_path, config, params) == (note, first)
 
 
-def test_seeds_of_a_command_line_are_a_path_or_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seeds_of_a_command_line_are_a_path_or_urls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("seeds").write_text("")
     assert seeds_text("seeds") == str(tmp_path / "seeds")

@@ -55,9 +55,13 @@ def expected(stage: str) -> dict[str, str]:
     found = {}
     for metric in METRICS[stage]:
         value = RESULTS[stage][metric.result]
-        numbers = {f".{key}": number for key, number in value.items()} if metric.by_key else {"": value}
+        numbers = (
+            {f".{key}": number for key, number in value.items()} if metric.by_key else {"": value}
+        )
         for key, number in numbers.items():
-            found[f"{PREFIX}.krake.{stage}.{metric.result}{key}"] = f"{number}|{'g' if metric.is_gauge else 'c'}"
+            found[f"{PREFIX}.krake.{stage}.{metric.result}{key}"] = (
+                f"{number}|{'g' if metric.is_gauge else 'c'}"
+            )
     return found
 
 
@@ -85,7 +89,12 @@ def received(monkeypatch: pytest.MonkeyPatch) -> Iterator[Received]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as opened:
         opened.bind(("127.0.0.1", 0))
         opened.settimeout(20)
-        settings = {"ON": "True", "HOST": "127.0.0.1", "PORT": str(opened.getsockname()[1]), "PREFIX": PREFIX}
+        settings = {
+            "ON": "True",
+            "HOST": "127.0.0.1",
+            "PORT": str(opened.getsockname()[1]),
+            "PREFIX": PREFIX,
+        }
         for name, value in {**settings, "INFLUXDB_ENABLED": "True"}.items():
             monkeypatch.setenv(f"AIRFLOW__METRICS__STATSD_{name}", value)
         loggers: list[Any] = []
@@ -131,12 +140,16 @@ def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def test_every_operator_has_metrics_and_every_metric_has_a_text(tasks: dict[str, Any]) -> None:
-    assert {stage: task.stage_name for stage, task in tasks.items()} == {stage: stage for stage in METRICS}
+    assert {stage: task.stage_name for stage, task in tasks.items()} == {
+        stage: stage for stage in METRICS
+    }
     assert all(metric.text for metrics in METRICS.values() for metric in metrics)
 
 
 @pytest.mark.parametrize("stage", METRICS)
-def test_a_socket_receives_each_metric_of_a_task(stage: str, tasks: dict[str, Any], received: Received) -> None:
+def test_a_socket_receives_each_metric_of_a_task(
+    stage: str, tasks: dict[str, Any], received: Received
+) -> None:
     run(tasks[stage], context())
     stats.incr("the_end")
     found = received.until(f"{PREFIX}.the_end")
@@ -145,7 +158,10 @@ def test_a_socket_receives_each_metric_of_a_task(stage: str, tasks: dict[str, An
     assert expected(stage).items() <= found.items()
     tags = received.tags[f"{PREFIX}.{DURATION.format(stage=stage)}"]
     nodes = {"crawl": "node-0", "collect": "node-0", "settle": "node-1"}
-    where = {**{name: {"node": node} for name, node in nodes.items()}, "maintain_keys": {"server": "server_1"}}
+    where = {
+        **{name: {"node": node} for name, node in nodes.items()},
+        "maintain_keys": {"server": "server_1"},
+    }
     assert tags == {"crawl": "krake", **where.get(stage, {})}
 
 
@@ -183,17 +199,24 @@ def test_the_results_of_the_stages_have_these_fields(tmp_path: Path, received: R
     results["maintain_keys"] = stages.maintain_keys(open_stores(config))
     results["export"] = stages.export_pages(open_stores(config), **one)
     results["linker"] = stages.link_export(open_stores(config), export=results["export"]["export"])
-    results["finalizer"] = stages.finalize_export(open_stores(config), export=results["export"]["export"])
+    results["finalizer"] = stages.finalize_export(
+        open_stores(config), export=results["export"]["export"]
+    )
     results["invert_links"] = stages.invert_links(open_stores(config))
     results["duplicates"] = stages.mark_duplicates(open_stores(config))
     results["score"] = stages.update_score(open_stores(config), export=results["export"]["export"])
     for name in set(OUTPUT_TASKS) - {"push"}:
         results[name] = stages.make_output(open_stores(config), output=name)
     with fake_opensearch() as server:
-        results["push"] = push_index(open_stores(replace(config, push=replace(config.push, url=server.url))))
+        results["push"] = push_index(
+            open_stores(replace(config, push=replace(config.push, url=server.url)))
+        )
     for stage, metrics in METRICS.items():
         assert {metric.result for metric in metrics} <= results[stage].keys()
-        assert all(isinstance(results[stage][metric.result], dict) or not metric.by_key for metric in metrics)
+        assert all(
+            isinstance(results[stage][metric.result], dict) or not metric.by_key
+            for metric in metrics
+        )
         tell_result(stage, 1.5, results[stage], {"crawl": "krake"})
     found = received.until(f"{PREFIX}.krake.finalizer.arcs")
     assert found[f"{PREFIX}.krake.crawl.outcomes.ok"] == f"{results['crawl']['outcomes']['ok']}|c"
@@ -286,7 +309,9 @@ def test_the_dashboard_for_grafana_shows_each_metric_and_no_other() -> None:
     assert found == set(sent())
     assert all('crawl=~"$crawl"' in query for query in queries if query not in of_service)
     asked = {name for query in of_service for name in re.findall(r"krake_realtime_\w+", query)}
-    assert {name.removesuffix("_bucket") for name in asked} == {f"krake_realtime_{one.name}" for one in SERVICE_METRICS}
+    assert {name.removesuffix("_bucket") for name in asked} == {
+        f"krake_realtime_{one.name}" for one in SERVICE_METRICS
+    }
     assert {variable["name"] for variable in board["templating"]["list"]} == {"source", "crawl"}
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
 
@@ -297,7 +322,10 @@ def test_bytes_and_hosts_in_back_off_are_what_a_node_s_task_says(tmp_path: Path)
     one: dict[str, Any] = {"run_id": "run-1"}
     with Serving(WEB) as web:
         stages.inject(open_stores(config), seeds="\n".join(web.seeds), **one)
-        made = [stages.crawl_node(open_stores(config), iteration=1, node=node, **one) for node in config.servers]
+        made = [
+            stages.crawl_node(open_stores(config), iteration=1, node=node, **one)
+            for node in config.servers
+        ]
     warcs = Path(config.dfs_primary, config.crawl.directory).rglob("*.warc.gz")
     assert sum(result["bytes"] for result in made) == sum(path.stat().st_size for path in warcs) > 0
     assert made[0]["hosts_in_back_off"] == 0

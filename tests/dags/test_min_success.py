@@ -55,7 +55,9 @@ def test_it_is_seen_once_and_nothing_is_lost(airflow: AirflowForks, tmp_path: Pa
     with answering(port):
         code, output = finish(start(airflow, path, *again))
     assert code == 0, output
-    assert f"iteration {folder.name}: {warning}" in " ".join(output.split()), "the summary says so too"
+    assert f"iteration {folder.name}: {warning}" in " ".join(output.split()), (
+        "the summary says so too"
+    )
     assert Result(config).visited() == Counter(urls)
     assert set(Result(config).outcomes().values()) == {"ok"}
     assert queued(config) == []

@@ -53,7 +53,13 @@ def config_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def context(iterations: int = 2, ti: TaskInstance | None = None, **params: Any) -> dict[str, Any]:
-    given = {"iterations": iterations, "seeds": "http://a/", "batch_size": None, "label": None, **params}
+    given = {
+        "iterations": iterations,
+        "seeds": "http://a/",
+        "batch_size": None,
+        "label": None,
+        **params,
+    }
     return {"params": given, "run_id": "run-1", "ti": ti or TaskInstance(), "outlet_events": {}}
 
 
@@ -97,7 +103,9 @@ MOST = 4
 LATER = {i: [f"iteration_{i}.crawl.node-a", f"iteration_{i}.commit"] for i in range(1, MOST + 1)}
 
 
-def test_inject_pushes_its_result_and_then_skips_all_that_is_beyond(stage: list[dict[str, Any]]) -> None:
+def test_inject_pushes_its_result_and_then_skips_all_that_is_beyond(
+    stage: list[dict[str, Any]],
+) -> None:
     ti = TaskInstance()
     inject = operators.InjectOperator(task_id="inject", later=LATER)
     with pytest.raises(DownstreamTasksSkipped) as skipped:
@@ -105,7 +113,13 @@ def test_inject_pushes_its_result_and_then_skips_all_that_is_beyond(stage: list[
     assert list(skipped.value.tasks) == [*LATER[3], *LATER[4]]
     assert ti.pushed["return_value"] == {"folder": "17", "export": "17"}
     assert [{**call, "below": None} for call in stage] == [
-        {"stage": "inject", "run_id": "run-1", "seeds": "http://a/", "below": None, "stop": inject._stop}
+        {
+            "stage": "inject",
+            "run_id": "run-1",
+            "seeds": "http://a/",
+            "below": None,
+            "stop": inject._stop,
+        }
     ]
 
 
@@ -119,12 +133,18 @@ def test_inject_has_what_waits_fetched_if_the_run_asks_for_it(stage: list[dict[s
     assert stage[3]["run_id"] == "run-1"
 
 
-@pytest.mark.parametrize("params", [{}, {"any_path": True, "below": None, "inject": {"directory": "/"}}])
+@pytest.mark.parametrize(
+    "params", [{}, {"any_path": True, "below": None, "inject": {"directory": "/"}}]
+)
 @pytest.mark.parametrize(
     "seeds", ["OUTSIDE", "../outside", "link", "file://OUTSIDE", "/proc/self/environ", "/dev/zero"]
 )
 def test_who_triggers_a_dag_reads_no_file_outside_the_directory(
-    seeds: str, params: dict[str, Any], config_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    seeds: str,
+    params: dict[str, Any],
+    config_file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The stage itself runs here: no param makes it look elsewhere, and nothing of the file is told."""
     monkeypatch.setenv("KRAKE_TEST_WORD", "http://s3cret.test/")
@@ -144,7 +164,9 @@ def test_who_triggers_a_dag_reads_no_file_outside_the_directory(
 
 
 def test_a_commit_skips_again_what_a_clear_brought_back(stage: list[dict[str, Any]]) -> None:
-    commit = operators.CommitOperator(task_id="commit", iteration=2, later={3: LATER[3], 4: LATER[4]})
+    commit = operators.CommitOperator(
+        task_id="commit", iteration=2, later={3: LATER[3], 4: LATER[4]}
+    )
     with pytest.raises(DownstreamTasksSkipped) as skipped:
         run(commit, context(2))
     assert list(skipped.value.tasks) == [*LATER[3], *LATER[4]]
@@ -153,8 +175,14 @@ def test_a_commit_skips_again_what_a_clear_brought_back(stage: list[dict[str, An
 def test_a_commit_after_which_nothing_waits_skips_all_later_iterations(
     stage: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stages, "commit_iteration", lambda stores, **which: {"folder": "17", "ended": "nothing waits"})
-    commit = operators.CommitOperator(task_id="commit", iteration=2, later={3: LATER[3], 4: LATER[4]})
+    monkeypatch.setattr(
+        stages,
+        "commit_iteration",
+        lambda stores, **which: {"folder": "17", "ended": "nothing waits"},
+    )
+    commit = operators.CommitOperator(
+        task_id="commit", iteration=2, later={3: LATER[3], 4: LATER[4]}
+    )
     ti = TaskInstance()
     with pytest.raises(DownstreamTasksSkipped) as skipped:
         run(commit, context(MOST, ti))
@@ -179,8 +207,12 @@ ROUNDS = {5: ["requisites_1.commit"], 6: ["requisites_2.commit"]}
 def test_a_commit_that_leaves_no_requisite_skips_their_rounds(
     iteration: int, result: dict[str, Any], skipped: list[str]
 ) -> None:
-    later, rounds = ({n: ids for n, ids in all_ids.items() if n > iteration} for all_ids in (LATER, ROUNDS))
-    commit = operators.CommitOperator(task_id="commit", iteration=iteration, later=later, requisites=rounds)
+    later, rounds = (
+        {n: ids for n, ids in all_ids.items() if n > iteration} for all_ids in (LATER, ROUNDS)
+    )
+    commit = operators.CommitOperator(
+        task_id="commit", iteration=iteration, later=later, requisites=rounds
+    )
     assert commit.not_needed(context(2), result) == skipped
     inject = operators.InjectOperator(task_id="inject", later=LATER, requisites=ROUNDS)
     assert inject.not_needed(context(2), {}) == [*LATER[3], *LATER[4]]
@@ -212,7 +244,9 @@ def test_a_task_after_the_last_iteration_that_is_cleared_alone_skips_itself(
             if number == 1:
                 run(task, context())
             else:
-                with pytest.raises(AirflowSkipException, match="ended before number 2: nothing waits"):
+                with pytest.raises(
+                    AirflowSkipException, match="ended before number 2: nothing waits"
+                ):
                     run(task, context())
     assert [call["stage"] for call in stage] == ["crawl_node", "commit_iteration"]
     assert asked == [{"run_id": "run-1", "iteration": 2}] * 2
@@ -223,7 +257,9 @@ def test_a_run_of_all_iterations_skips_nothing(stage: list[dict[str, Any]]) -> N
     assert run(inject, context(MOST)) == {"folder": "17", "export": "17"}
 
 
-def test_crawl_and_commit_refuse_an_iteration_that_the_run_does_not_ask_for(stage: list[dict[str, Any]]) -> None:
+def test_crawl_and_commit_refuse_an_iteration_that_the_run_does_not_ask_for(
+    stage: list[dict[str, Any]],
+) -> None:
     with pytest.raises(AirflowSkipException, match="asks for 2 iterations"):
         run(operators.CrawlOperator(task_id="node-a", iteration=3, node="node-a"), context(2))
     with pytest.raises(AirflowSkipException, match="asks for 2 iterations"):
@@ -243,7 +279,9 @@ def test_a_task_runs_on_its_own_node_alone(
 ) -> None:
     """On many machines KRAKE_NODE names the machine; a task that came by a wrong queue touches nothing."""
     monkeypatch.setenv("KRAKE_NODE", "node-b")
-    with pytest.raises(AirflowFailException, match=r"worker of node-b .*task of node-a: give the queue node-a"):
+    with pytest.raises(
+        AirflowFailException, match=r"worker of node-b .*task of node-a: give the queue node-a"
+    ):
         run(task, context())
     assert stage == []
     monkeypatch.setenv("KRAKE_NODE", "node-a")
@@ -266,7 +304,9 @@ MENDED_BY_HAND = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name in dir(errors) if name.endswith("Error") and name != "UrlError"])
+@pytest.mark.parametrize(
+    "name", [name for name in dir(errors) if name.endswith("Error") and name != "UrlError"]
+)
 def test_every_error_either_fails_at_once_or_is_retried(
     name: str, config_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -304,7 +344,9 @@ def test_every_stage_stops_when_its_task_is_killed(task: Any, stage: list[dict[s
     assert stage[-1]["stop"].is_set()
 
 
-def test_a_stopped_crawl_is_a_failure_that_is_retried(config_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_crawl_is_a_failure_that_is_retried(
+    config_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     crawl = operators.CrawlOperator(task_id="crawl", iteration=1, node="node-0")
 
     def crawl_node(opened: Stores, **arguments: Any) -> None:
@@ -319,7 +361,9 @@ def test_a_stopped_crawl_is_a_failure_that_is_retried(config_file: Path, monkeyp
     assert not isinstance(raised.value, AirflowFailException)
 
 
-def test_an_error_is_raised_without_a_chain(config_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_is_raised_without_a_chain(
+    config_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Airflow would log a traceback for each link, and the message would be twenty lines above the last one."""
 
     def fails(*arguments: object, **named: object) -> None:
@@ -343,7 +387,9 @@ def last_lines(callbacks: Any, error: BaseException, caplog: pytest.LogCaptureFi
     caplog.clear()
     with caplog.at_level(logging.INFO, logger="krake"):
         callbacks[-1]({"exception": error, "ti": ti})
-    assert caplog.records[0].message == "::endgroup::", "Airflow's page folds the group that it opens after a traceback"
+    assert caplog.records[0].message == "::endgroup::", (
+        "Airflow's page folds the group that it opens after a traceback"
+    )
     assert {record.levelname for record in caplog.records[1:]} == {"ERROR"}
     return [record.message for record in caplog.records[1:]]
 
@@ -374,14 +420,27 @@ def test_the_last_lines_of_a_log_are_message_and_cure(caplog: pytest.LogCaptureF
 @pytest.mark.parametrize(
     ("task", "error"),
     [
-        (operators.InjectOperator(task_id="inject", later={}), errors.InputError("seeds: 'a' is no URL")),
-        (operators.ExportOperator(task_id="export", of_run=True), errors.OutputConflictError("the name is taken")),
-        (operators.ExportOperator(task_id="export", of_run=False), errors.InputError("no such iteration")),
+        (
+            operators.InjectOperator(task_id="inject", later={}),
+            errors.InputError("seeds: 'a' is no URL"),
+        ),
+        (
+            operators.ExportOperator(task_id="export", of_run=True),
+            errors.OutputConflictError("the name is taken"),
+        ),
+        (
+            operators.ExportOperator(task_id="export", of_run=False),
+            errors.InputError("no such iteration"),
+        ),
     ],
     ids=["seeds", "label", "folders"],
 )
 def test_wrong_parameters_ask_for_a_new_run(
-    task: Any, error: Exception, config_file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    task: Any,
+    error: Exception,
+    config_file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A cleared task has the parameters of its run, so the same would happen again."""
 
@@ -409,7 +468,13 @@ def test_unknown_keys_of_a_run_s_conf_are_refused(
     for conf in (None, {}, {"seeds": "http://a/"}):
         assert run(task, {**context(), "dag_run": SimpleNamespace(conf=conf)})["folder"] == "17"
     with pytest.raises(AirflowFailException) as raised:
-        run(task, {**context(), "dag_run": SimpleNamespace(conf={"seeds": "", "seed": "http://a/", "Label": 1})})
+        run(
+            task,
+            {
+                **context(),
+                "dag_run": SimpleNamespace(conf={"seeds": "", "seed": "http://a/", "Label": 1}),
+            },
+        )
     assert len(stage) == 3
     assert str(raised.value) == "conf: unknown: 'Label', 'seed'; news_crawl knows label, seeds"
     last = last_lines(task.on_failure_callback, raised.value, caplog)[-1]
@@ -419,11 +484,16 @@ def test_unknown_keys_of_a_run_s_conf_are_refused(
 def test_results_are_lines_and_refusals_are_warnings(
     stage: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    refused = {"rejected": {"invalid": 1, "scheme": 2}, "examples": ["seeds:1: invalid", "seeds:4: scheme"]}
+    refused = {
+        "rejected": {"invalid": 1, "scheme": 2},
+        "examples": ["seeds:1: invalid", "seeds:4: scheme"],
+    }
     commit = {"folder": "17", "missing": ["node-b"]}
     monkeypatch.setattr(stages, "inject", lambda *arguments, **named: {"accepted": 3, **refused})
     monkeypatch.setattr(stages, "commit_iteration", lambda *arguments, **named: commit)
-    monkeypatch.setattr(stages, "crawl_node", lambda *arguments, **named: {"rejected": {"scope": 9}, "outcomes": {}})
+    monkeypatch.setattr(
+        stages, "crawl_node", lambda *arguments, **named: {"rejected": {"scope": 9}, "outcomes": {}}
+    )
     caplog.set_level(logging.INFO, logger="krake")
     run(operators.InjectOperator(task_id="inject", later={}), context())
     run(operators.CommitOperator(task_id="commit", iteration=1, later={}), context())
@@ -444,7 +514,9 @@ def test_a_short_name_is_the_server_of_that_place_in_the_config(
     config_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(stages, "maintain_keys", lambda stores, *, server: asked.append(server) or {})
+    monkeypatch.setattr(
+        stages, "maintain_keys", lambda stores, *, server: asked.append(server) or {}
+    )
     run(operators.MaintainKeysOperator(task_id="server_1", server="server_1"), context())
     (server,) = load_config(config_file).key_storage.servers
     assert asked == [server]
@@ -454,7 +526,13 @@ def test_a_short_name_is_the_server_of_that_place_in_the_config(
 def test_zeros_are_left_out_of_log_lines(caplog: pytest.LogCaptureFixture) -> None:
     """Day 100 of a crawl has logs of ten lines of nothing."""
     caplog.set_level(logging.INFO, logger="krake")
-    counts = {"taken": 3, "retried": 0, "seconds": 0.0, "outcomes": {"ok": 3, "gone": 0}, "rejections": {"scope": 0}}
+    counts = {
+        "taken": 3,
+        "retried": 0,
+        "seconds": 0.0,
+        "outcomes": {"ok": 3, "gone": 0},
+        "rejections": {"scope": 0},
+    }
     watching.say_result({**counts, "ended": False, "folder": "0", "examples": []}, ("rejections",))
     watching.say_result({"queue": 0, "undecided": {"a": 0}}, ())
     watching.Reporter(object(), None)({"node": "node-0", "fetched": 3, "links": 0})
@@ -490,9 +568,16 @@ def test_linker_takes_the_name_that_export_returned(stage: list[dict[str, Any]])
 
 
 def test_export_of_process_takes_chosen_folders_and_no_run(stage: list[dict[str, Any]]) -> None:
-    run(operators.ExportOperator(task_id="export", of_run=False), context(folders=["1", "2"], label="mine"))
+    run(
+        operators.ExportOperator(task_id="export", of_run=False),
+        context(folders=["1", "2"], label="mine"),
+    )
     run(operators.ExportOperator(task_id="export", of_run=True), context())
-    assert (stage[0]["run_id"], stage[0]["folders"], stage[0]["label"]) == (None, ["1", "2"], "mine")
+    assert (stage[0]["run_id"], stage[0]["folders"], stage[0]["label"]) == (
+        None,
+        ["1", "2"],
+        "mine",
+    )
     assert (stage[1]["run_id"], stage[1]["folders"], stage[1]["label"]) == ("run-1", None, None)
 
 

@@ -42,7 +42,9 @@ def test_without_tasks_nothing_is_added(bags: dict[str, dict[str, Any]]) -> None
     assert not set(bags["none"]["krake_crawl"]["tasks"]) & set(OUTPUT_TASKS)
 
 
-def test_at_the_end_of_a_run_they_follow_the_scores_in_their_own_order(bags: dict[str, dict[str, Any]]) -> None:
+def test_at_the_end_of_a_run_they_follow_the_scores_in_their_own_order(
+    bags: dict[str, dict[str, Any]],
+) -> None:
     tasks = bags["run"]["krake_crawl"]["tasks"]
     befores = [tasks[name]["upstream"] for name in OUTPUT_TASKS]
     assert befores == [["invert_links"], *([name] for name in OUTPUT_TASKS[:-1])]
@@ -65,16 +67,25 @@ def test_where_segments_begin_both_the_scores_come_first(bags: dict[str, dict[st
     dags = bags["both"]
     assert list(dags["krake_outputs"]["tasks"]) == ["invert_links", *OUTPUT_TASKS]
     assert dags["krake_outputs"]["tasks"][OUTPUT_TASKS[0]]["upstream"] == ["invert_links"]
-    assert (dags["krake_outputs"]["waits_for"], dags["krake_scores"]["waits_for"]) == (["krake_segments"], [])
+    assert (dags["krake_outputs"]["waits_for"], dags["krake_scores"]["waits_for"]) == (
+        ["krake_segments"],
+        [],
+    )
 
 
-@pytest.mark.parametrize("section", [{"tasks": ["texts"]}, {"tasks": ["text", "text"]}, {"when": "daily"}])
+@pytest.mark.parametrize(
+    "section", [{"tasks": ["texts"]}, {"tasks": ["text", "text"]}, {"when": "daily"}]
+)
 def test_what_is_unknown_or_twice_is_refused(section: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"outputs\."):
-        from_mapping({"servers": ["node-a"], "dfs_primary": "dfs", "outputs": section}, base=Path("/"))
+        from_mapping(
+            {"servers": ["node-a"], "dfs_primary": "dfs", "outputs": section}, base=Path("/")
+        )
 
 
-def test_graphs_are_skipped_before_the_first_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_graphs_are_skipped_before_the_first_export(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _, file = small_config(tmp_path, outputs={"tasks": ["graphs"]})
     monkeypatch.setenv("KRAKE_CONFIG_PATH", str(file))
     with pytest.raises(AirflowSkipException, match=r"no export with arcs-out\.parquet"):

@@ -38,7 +38,9 @@ from tests.dags.crawls import small_config
 from tests.dags.hostile_texts import HOSTILE
 from tests.rounds.test_start import lay_segment
 
-with warnings.catch_warnings():  # Starlette would rather have another library, which Airflow has not
+with (
+    warnings.catch_warnings()
+):  # Starlette would rather have another library, which Airflow has not
     warnings.simplefilter("ignore")
     from airflow.api_fastapi import app as api_app
     from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
@@ -63,10 +65,14 @@ class Choosy(SimpleAuthManager):
 
     refused: set[str] = set()  # noqa: RUF012
 
-    def is_authorized_dag(self, *, method: Any, user: Any, access_entity: Any = None, details: Any = None) -> bool:
+    def is_authorized_dag(
+        self, *, method: Any, user: Any, access_entity: Any = None, details: Any = None
+    ) -> bool:
         return details is None or details.id not in self.refused
 
-    def get_authorized_dag_ids(self, *, user: Any, method: Any = "GET", session: Any = None) -> set[str]:
+    def get_authorized_dag_ids(
+        self, *, user: Any, method: Any = "GET", session: Any = None
+    ) -> set[str]:
         return {DAG, "other_crawl", "broken_config_error"} - self.refused
 
 
@@ -121,7 +127,9 @@ def client(manager: Choosy, config: Config) -> Iterator[TestClient]:
 
 def token(manager: Choosy, role: str = "viewer", *, user: str = "reader") -> dict[str, str]:
     known = SimpleAuthManagerUser(username=user, role=role)
-    return {"Authorization": f"Bearer {manager.generate_jwt(known, expiration_time_in_seconds=600)}"}
+    return {
+        "Authorization": f"Bearer {manager.generate_jwt(known, expiration_time_in_seconds=600)}"
+    }
 
 
 def paths(client: TestClient) -> list[str]:
@@ -137,17 +145,29 @@ def test_without_a_login_every_route_answers_401(client: TestClient) -> None:
     for path in paths(client):
         assert client.get(path).status_code == 401, path
         assert client.get(path, headers={"Authorization": "Bearer forged"}).status_code == 403, path
-    for path in ("/docs", "/redoc", "/openapi.json", "/docs/oauth2-redirect", "/crawl", "/crawl/a/b", "/static/x"):
+    for path in (
+        "/docs",
+        "/redoc",
+        "/openapi.json",
+        "/docs/oauth2-redirect",
+        "/crawl",
+        "/crawl/a/b",
+        "/static/x",
+    ):
         assert client.get(path).status_code == 404, path
 
 
 def test_no_route_changes_anything(client: TestClient, manager: Choosy) -> None:
     for path in paths(client):
         for method in ("POST", "PUT", "PATCH", "DELETE"):
-            assert client.request(method, path, headers=token(manager, "admin")).status_code == 405, (method, path)
+            assert (
+                client.request(method, path, headers=token(manager, "admin")).status_code == 405
+            ), (method, path)
 
 
-def test_who_may_not_read_the_dag_sees_nothing_of_the_crawl(client: TestClient, manager: Choosy) -> None:
+def test_who_may_not_read_the_dag_sees_nothing_of_the_crawl(
+    client: TestClient, manager: Choosy
+) -> None:
     assert "crawl/krake" in client.get("/", headers=token(manager)).text
     manager.refused = {DAG}
     for path in CRAWL_ROUTES:
@@ -155,18 +175,24 @@ def test_who_may_not_read_the_dag_sees_nothing_of_the_crawl(client: TestClient, 
     text = client.get("/", headers=token(manager)).text
     assert "crawl/krake" not in text
     manager.refused = {"unknown_crawl", "broken_config_error"}
-    assert client.get("/crawl/unknown", headers=token(manager)).status_code == 403, "nor whether it is there"
+    assert client.get("/crawl/unknown", headers=token(manager)).status_code == 403, (
+        "nor whether it is there"
+    )
     assert client.get("/crawl/other", headers=token(manager)).status_code == 404
     assert "broken_config_error" not in client.get("/", headers=token(manager)).text
 
 
-def test_a_task_of_another_dag_of_the_crawl_is_shown_to_its_readers(client: TestClient, manager: Choosy) -> None:
+def test_a_task_of_another_dag_of_the_crawl_is_shown_to_its_readers(
+    client: TestClient, manager: Choosy
+) -> None:
     """What a task of `krake_outputs` told was looked for in the DAG that crawls."""
     with create_session() as session:
         run = DagRun(dag_id="krake_outputs", run_id="r", run_type="manual")
         session.add(run)
         session.flush()
-        told = TaskStateStoreModel(dag_run_id=run.id, dag_id="krake_outputs", run_id="r", task_id="text")
+        told = TaskStateStoreModel(
+            dag_run_id=run.id, dag_id="krake_outputs", run_id="r", task_id="text"
+        )
         told.key, told.value = "progress", '{"phase": "made", "counts": {"texts": 1234}}'
         session.add(told)
     path = "/tab?dag_id=krake_outputs&run_id=r&task_id=text"
@@ -177,15 +203,28 @@ def test_a_task_of_another_dag_of_the_crawl_is_shown_to_its_readers(client: Test
     assert client.get(path, headers=token(manager)).status_code == 403
 
 
-def test_a_task_that_waits_for_its_next_try_is_no_silent_one(client: TestClient, config: Config) -> None:
+def test_a_task_that_waits_for_its_next_try_is_no_silent_one(
+    client: TestClient, config: Config
+) -> None:
     """Its new try has told nothing, and `krake status` leaves it out too."""
     node, begun = config.servers[0], datetime(2026, 11, 27, 10, tzinfo=UTC)
     with create_session() as session:
         session.add(DagRun(dag_id=DAG, run_id="waits", run_type="manual"))
         session.flush()
         for iteration, state in enumerate(("success", "scheduled", "queued"), 1):
-            row = {"id": uuid4(), "dag_id": DAG, "run_id": "waits", "task_id": f"iteration_{iteration}.crawl.{node}"}
-            more = {"operator": "CrawlOperator", "pool": "p", "pool_slots": 1, "state": state, "try_number": 1}
+            row = {
+                "id": uuid4(),
+                "dag_id": DAG,
+                "run_id": "waits",
+                "task_id": f"iteration_{iteration}.crawl.{node}",
+            }
+            more = {
+                "operator": "CrawlOperator",
+                "pool": "p",
+                "pool_slots": 1,
+                "state": state,
+                "try_number": 1,
+            }
             begin = {"start_date": begun + timedelta(hours=iteration)}
             session.execute(insert(TaskInstance).values(**row, **more, **begin))
     told = told_by_nodes(config, config.servers)
@@ -200,8 +239,19 @@ def test_the_newest_task_of_a_node_that_rested_is_found(client: TestClient, conf
         session.add(DagRun(dag_id=DAG, run_id="long", run_type="manual"))
         session.flush()
         for iteration, node in enumerate((rests, *[works] * 40), 1):
-            row = {"id": uuid4(), "dag_id": DAG, "run_id": "long", "task_id": f"iteration_{iteration}.crawl.{node}"}
-            more = {"operator": "CrawlOperator", "pool": "p", "pool_slots": 1, "state": "success", "try_number": 1}
+            row = {
+                "id": uuid4(),
+                "dag_id": DAG,
+                "run_id": "long",
+                "task_id": f"iteration_{iteration}.crawl.{node}",
+            }
+            more = {
+                "operator": "CrawlOperator",
+                "pool": "p",
+                "pool_slots": 1,
+                "state": "success",
+                "try_number": 1,
+            }
             begin = {"start_date": begun + timedelta(hours=iteration)}
             session.execute(insert(TaskInstance).values(**row, **more, **begin))
     assert told_by_nodes(config, config.servers).keys() == {rests, works}
@@ -212,7 +262,9 @@ def test_configs_are_parsed_again_when_they_change(
 ) -> None:
     """To parse configs was most of what a refresh cost."""
     parsed = list[Path]()
-    monkeypatch.setattr(crawls, "read_configs", lambda path: parsed.append(path) or read_configs(path))
+    monkeypatch.setattr(
+        crawls, "read_configs", lambda path: parsed.append(path) or read_configs(path)
+    )
     for _ in range(5):
         assert "broken_config_error" in client.get("/", headers=token(manager)).text
     assert len(parsed) == 1
@@ -221,8 +273,15 @@ def test_configs_are_parsed_again_when_they_change(
     assert len(parsed) == 2
 
 
-def test_each_answer_binds_the_browser(client: TestClient, manager: Choosy, monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = [client.get("/"), client.post("/"), client.get("/nowhere"), client.get("/", headers=token(manager))]
+def test_each_answer_binds_the_browser(
+    client: TestClient, manager: Choosy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = [
+        client.get("/"),
+        client.post("/"),
+        client.get("/nowhere"),
+        client.get("/", headers=token(manager)),
+    ]
     monkeypatch.setattr(page_app, "crawl_view", lambda *_, **__: 1 / 0)
     answers.append(client.get("/crawl/krake", headers=token(manager)))
     assert [answer.status_code for answer in answers] == [401, 405, 404, 200, 500]
@@ -285,7 +344,9 @@ def test_before_the_first_run_it_says_what_to_do(
 
 
 @pytest.mark.parametrize("gone", ["the crawl", "the whole store"])
-def test_a_store_that_is_away_is_said(client: TestClient, manager: Choosy, config: Config, gone: str) -> None:
+def test_a_store_that_is_away_is_said(
+    client: TestClient, manager: Choosy, config: Config, gone: str
+) -> None:
     store = Path(config.dfs_primary)
     path = store / config.crawl.directory if gone == "the crawl" else store
     path.rename(path.with_name("gone"))
@@ -335,21 +396,40 @@ def with_names(status: Any, name: str) -> Any:
     found = with_texts(copy.deepcopy(status), name)
     found["iterations"][0]["counts"]["outcomes"] = found["totals"]["outcomes"] = {name: 3}
     found["queues"] = {name: found["queues"]["node-0"]}
-    found["queues"][name] |= {"hosts": {name: {"urls": 3}}, "back_off": {"hosts": 3, "until": {name: name}}}
-    found["pages"] = {"rows": 3, "status codes": {name: 3}, "MIME types": {name: 3}, "hosts": {name: 3}}
+    found["queues"][name] |= {
+        "hosts": {name: {"urls": 3}},
+        "back_off": {"hosts": 3, "until": {name: name}},
+    }
+    found["pages"] = {
+        "rows": 3,
+        "status codes": {name: 3},
+        "MIME types": {name: 3},
+        "hosts": {name: 3},
+    }
     return found
 
 
 def looked_up(name: str) -> LookUp:
     """Return the answer of a child about a page of which a stranger chose everything."""
-    why = {"url": f"http://host/{name}", "answer": name, "notes": [name], "scope": {"rule": name}, name: name}
+    why = {
+        "url": f"http://host/{name}",
+        "answer": name,
+        "notes": [name],
+        "scope": {"rule": name},
+        name: name,
+    }
     row = {"title": name, "description": name, name: {name: name}}
     return LookUp(
         {
             "why": why,
             "cat": {"head": name, "source": name, "left_out": 1, "time": "2026", "error": name},
             "text": {"text": name, "left_out": 0, "language": name, "error": name},
-            "show": {"export": name, "row": row, "in_links": [{"url": name}], "out_links": [{"url": name}]},
+            "show": {
+                "export": name,
+                "row": row,
+                "in_links": [{"url": name}],
+                "out_links": [{"url": name}],
+            },
         },
         ("show",),
     )
@@ -362,11 +442,26 @@ def status(client: TestClient, config: Config) -> dict[str, Any]:
     assert crawl is not None
     found = crawl.look()
     curve = [[0, 0], [5, 3], [10, 9]]
-    said = {"phase": "fetch", "taken": 9, "fetched": 3, "queue": 5, "reason": "r", "try": 1, "time": 9e9}
-    found["queues"]["node-0"] = entry_of(AirflowTask("node-0", 1, "t", "run", "running", 1), {**said, "curve": curve})
+    said = {
+        "phase": "fetch",
+        "taken": 9,
+        "fetched": 3,
+        "queue": 5,
+        "reason": "r",
+        "try": 1,
+        "time": 9e9,
+    }
+    found["queues"]["node-0"] = entry_of(
+        AirflowTask("node-0", 1, "t", "run", "running", 1), {**said, "curve": curve}
+    )
     found["waiting"] = "waits"
     found["exports"] = [{"name": "export", "pages": 3, "bytes": {"content": 9}, "complete": True}]
-    found["iterations"][0] |= {"warning": "few", "budgets": "limits", "late": ["node-1"], "bytes": 7}
+    found["iterations"][0] |= {
+        "warning": "few",
+        "budgets": "limits",
+        "late": ["node-1"],
+        "bytes": 7,
+    }
     return found
 
 
@@ -387,10 +482,18 @@ def test_no_name_is_html(
     def shown(given: str) -> Page:
         found = with_names(status, given)
         monkeypatch.setattr(Crawl, "look", lambda self, wait_s=None: found)
-        told = {"phase": given, "reason": given, "error": given, "counts": {given: {given: given}}, "curve": [[0, 0]]}
+        told = {
+            "phase": given,
+            "reason": given,
+            "error": given,
+            "counts": {given: {given: given}},
+            "curve": [[0, 0]],
+        }
         monkeypatch.setattr(page_app, "told_by", lambda *_: told)
         monkeypatch.setattr(lookups, "look_up", lambda *_, **__: looked_up(given))
-        pages = [client.get(path, headers=token(manager)) for path in ("/", "/crawl/krake", TASK, asked)]
+        pages = [
+            client.get(path, headers=token(manager)) for path in ("/", "/crawl/krake", TASK, asked)
+        ]
         assert [page.status_code for page in pages] == [200] * 4
         return Page("".join(page.text for page in pages))
 
@@ -414,7 +517,12 @@ def test_later_tries_are_named(
         ("running", 1, "fetch", "no disk"),
     ):
         said = {"phase": phase, "error": "no disk", "try": number, "time": 9e9}
-        found = {**status, "queues": {"node-0": entry_of(AirflowTask("node-0", 1, "t", "run", state, number), said)}}
+        found = {
+            **status,
+            "queues": {
+                "node-0": entry_of(AirflowTask("node-0", 1, "t", "run", state, number), said)
+            },
+        }
         monkeypatch.setattr(Crawl, "look", lambda self, wait_s=None, found=found: found)
         assert words in Page(client.get("/crawl/krake", headers=token(manager)).text).texts
 
@@ -466,7 +574,9 @@ def test_a_user_looks_one_url_up_at_a_time_and_a_process_two(
 def test_what_a_look_up_did_not_get_to_is_said(
     client: TestClient, manager: Choosy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lookups, "look_up", lambda *_, **__: LookUp({}, ("why", "cat", "text", "show")))
+    monkeypatch.setattr(
+        lookups, "look_up", lambda *_, **__: LookUp({}, ("why", "cat", "text", "show"))
+    )
     text = client.get(CRAWL_ROUTES[1], headers=token(manager)).text
     assert "Not reached within 5 s: where the URL is. `krake why http://x/` takes its time." in text
     assert text.count("Not reached") == 4
@@ -505,7 +615,9 @@ Behind(read, 1.0).get(0.05)
 def test_a_server_that_ends_during_a_read_ends_well() -> None:
     """A thread that is within DuckDB when Python ends would abort the process."""
     paths = {**os.environ, "PYTHONPATH": str(PROJECT / "plugins")}
-    ended = subprocess.run([sys.executable, "-c", ENDS], env=paths, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(
+        [sys.executable, "-c", ENDS], env=paths, capture_output=True, text=True, timeout=60
+    )
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
@@ -513,7 +625,9 @@ def test_a_refresh_brings_what_changes_alone(client: TestClient, manager: Choosy
     whole = client.get("/crawl/krake", headers=token(manager)).text
     part = client.get("/crawl/krake", headers={**token(manager), "part": "1"}).text
     assert not {tag for tag, _ in Page(part).tags} & {"html", "form", "script", "style", "main"}
-    assert [tag for tag in Page(whole).tags if tag in Page(part).tags].count(("dl", ("class",))) == 1
+    assert [tag for tag in Page(whole).tags if tag in Page(part).tags].count(
+        ("dl", ("class",))
+    ) == 1
     assert len(part) < len(whole) / 2
 
 
@@ -529,7 +643,9 @@ def test_links_stay_below_the_path_of_the_api_server(client: TestClient, manager
 def test_all_crawls_are_looked_at_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A list of ten crawls on a store without an answer took ten waits."""
     waits = list[float]()
-    crawl = SimpleNamespace(begin=lambda: waits.append(-1.0), look=lambda wait_s: waits.append(wait_s) or {})
+    crawl = SimpleNamespace(
+        begin=lambda: waits.append(-1.0), look=lambda wait_s: waits.append(wait_s) or {}
+    )
     times = iter((100.0, 100.5, 109.0))
     monkeypatch.setattr(crawls, "time", SimpleNamespace(monotonic=lambda: next(times)))
     monkeypatch.setattr(crawls, "_WAIT_S", 2.0)
@@ -585,4 +701,9 @@ class TestBehind:
 def test_the_script_and_the_plug_in_are_small(manager: Choosy) -> None:
     assert len(SCRIPT) < 1_000
     assert "</" not in SCRIPT
-    assert [view["destination"] for view in KrakePage.external_views] == ["nav", "dag", "dag_run", "task_instance"]
+    assert [view["destination"] for view in KrakePage.external_views] == [
+        "nav",
+        "dag",
+        "dag_run",
+        "task_instance",
+    ]

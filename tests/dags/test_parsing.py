@@ -26,8 +26,14 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "scheduled": {"crawl": {"schedule": "17 3 * * *", "max_iterations": 1}},
     "unknown option": {"servres": ["a"]},
     "goes on": {"crawl": {"min_nodes": 0.5, "max_iterations": MOST}},
-    "again": {"frontier": {"order": "crawldb"}, "crawl": {"schedule": "17 3 * * *", "max_iterations": MOST}},
-    "requisites": {"parse": {"requisites": "all"}, "crawl": {"max_iterations": 2, "requisite_rounds": 2}},
+    "again": {
+        "frontier": {"order": "crawldb"},
+        "crawl": {"schedule": "17 3 * * *", "max_iterations": MOST},
+    },
+    "requisites": {
+        "parse": {"requisites": "all"},
+        "crawl": {"max_iterations": 2, "requisite_rounds": 2},
+    },
     "requisites again": {
         "frontier": {"order": "crawldb"},
         "parse": {"requisites": "all"},
@@ -46,13 +52,19 @@ def parse(directory: Path, configs: Sequence[object]) -> list[dict[str, Any]]:
     """What `tests.dags.parse` says of each config, in one process."""
     variables = {**os.environ, **environment(directory / "home", directory)}
     command = [sys.executable, "-m", "tests.dags.parse", str(PROJECT / "dags"), *map(str, configs)]
-    done = subprocess.run(command, env=variables, cwd=PROJECT, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(
+        command, env=variables, cwd=PROJECT, capture_output=True, text=True, timeout=200
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return [json.loads(line[6:]) for line in done.stdout.splitlines() if line.startswith("RESULT")]
 
 
 def write(file: Path, options: dict[str, Any]) -> None:
-    mapping: dict[str, Any] = {"servers": NODES, "dfs_primary": "dfs", "crawl": {"max_iterations": MOST}}
+    mapping: dict[str, Any] = {
+        "servers": NODES,
+        "dfs_primary": "dfs",
+        "crawl": {"max_iterations": MOST},
+    }
     file.parent.mkdir(exist_ok=True)
     file.write_text(yaml.safe_dump(mapping | {"key_storage": {"servers": SERVERS}, **options}))
 
@@ -81,8 +93,16 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
     for name in ("twin-1", "twin-2"):
         write(folder / f"{name}.yml", {"crawl": {"name": "twin"}})
     (folder / "notes.txt").write_text("no config")
-    tasks = [f"{name}_{kind}" for name in [*GOOD, "twin"] for kind in ("crawl", "process")] + ["gone_crawl"]
-    return dict(zip(["all", *tasks], parse(directory, [folder, *(f"{task}@{folder}" for task in tasks)]), strict=True))
+    tasks = [f"{name}_{kind}" for name in [*GOOD, "twin"] for kind in ("crawl", "process")] + [
+        "gone_crawl"
+    ]
+    return dict(
+        zip(
+            ["all", *tasks],
+            parse(directory, [folder, *(f"{task}@{folder}" for task in tasks)]),
+            strict=True,
+        )
+    )
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +164,9 @@ def test_rounds_of_requisites_wait_for_all_iterations_and_commits_can_skip_them(
     bags: dict[str, dict[str, Any]],
 ) -> None:
     tasks = bags["requisites"]["dags"]["krake_crawl"]["tasks"]
-    commits = [f"{group}_{number}.commit" for group in ("iteration", "requisites") for number in (1, 2)]
+    commits = [
+        f"{group}_{number}.commit" for group in ("iteration", "requisites") for number in (1, 2)
+    ]
     assert tasks["iterated"]["upstream"] == commits[:2]
     assert tasks["iterated"]["trigger_rule"] == "none_failed"
     for node in NODES:
@@ -163,7 +185,9 @@ def test_with_a_crawldb_lists_end_the_rounds_of_requisites(bags: dict[str, dict[
     assert {*tasks["iteration_1.update"]["later"]["2"]} == {*later}
     for task_id in ("iteration_2.generate", "requisites_1.generate"):
         skipped = {task for ids in tasks[task_id]["requisites"].values() for task in ids}
-        assert skipped == rounds - {"requisites_1.generate"} | ({*rounds} if "iteration" in task_id else set())
+        assert skipped == rounds - {"requisites_1.generate"} | (
+            {*rounds} if "iteration" in task_id else set()
+        )
 
 
 def edges_of_the_picture() -> set[tuple[str, str]]:
@@ -173,7 +197,11 @@ def edges_of_the_picture() -> set[tuple[str, str]]:
     labels = dict(re.findall(r"^ *(\w+)(?:\(\[|\[)\"?(\w+)", picture, re.MULTILINE))
     assert labels
     assert all(name == word for name, word in labels.items())
-    chains = [re.split(r" -->(?:\|[^|]*\|)? ", line.strip()) for line in picture.splitlines() if "-->" in line]
+    chains = [
+        re.split(r" -->(?:\|[^|]*\|)? ", line.strip())
+        for line in picture.splitlines()
+        if "-->" in line
+    ]
     return {edge for chain in chains for edge in itertools.pairwise(chain)}
 
 
@@ -183,7 +211,11 @@ def test_the_picture_in_the_docs_is_the_dag(crawl: dict[str, Any]) -> None:
     def box(task_id: str) -> str:
         return next(part for part in task_id.split(".") if not part.startswith("iteration_"))
 
-    edges = {(box(upstream), box(task_id)) for task_id, task in crawl.items() for upstream in task["upstream"]}
+    edges = {
+        (box(upstream), box(task_id))
+        for task_id, task in crawl.items()
+        for upstream in task["upstream"]
+    }
     assert edges_of_the_picture() == edges
 
 
@@ -192,7 +224,10 @@ def test_the_page_for_operators_has_the_numbers_of_the_dag(bags: dict[str, dict[
     tasks = [bags[config]["dags"]["krake_crawl"]["tasks"] for config in ("usual", "goes on")]
     usual, fewer = (found[f"settle.{NODES[0]}"]["retries"] for found in tasks)
     others = tasks[0]["export"]["retries"]
-    assert f"have {usual} more tries ({fewer} with `crawl.min_nodes` below 1), others {others}, after 10 s" in text
+    assert (
+        f"have {usual} more tries ({fewer} with `crawl.min_nodes` below 1), others {others}, after 10 s"
+        in text
+    )
 
 
 AFTER_COMMITS = {"committed", *(f"settle.{node}" for node in NODES), *MAINTAINS}
@@ -225,7 +260,9 @@ def test_no_other_task_runs_after_a_failure(crawl: dict[str, Any]) -> None:
     assert {task["trigger_rule"] for task in others} == {"all_success"}
 
 
-def test_with_min_nodes_only_what_follows_all_nodes_runs_after_a_failure(bags: dict[str, dict[str, Any]]) -> None:
+def test_with_min_nodes_only_what_follows_all_nodes_runs_after_a_failure(
+    bags: dict[str, dict[str, Any]],
+) -> None:
     """`all_done` would run a commit of a skipped iteration, or after an `inject` that failed.
 
     Of the nodes, and of the key servers, one each has to succeed before export begins.
@@ -237,7 +274,9 @@ def test_with_min_nodes_only_what_follows_all_nodes_runs_after_a_failure(bags: d
     assert tasks["maintained"]["upstream"] == MAINTAINS
     for task_id, task in tasks.items():
         if task_id not in AFTER_COMMITS:
-            assert task["trigger_rule"] == ("all_done_min_one_success" if task_id in joins else "all_success"), task_id
+            assert task["trigger_rule"] == (
+                "all_done_min_one_success" if task_id in joins else "all_success"
+            ), task_id
     assert tasks["finalizer"]["downstream"] == []
     leaves = [task_id for task_id, task in tasks.items() if not task["downstream"]]
     assert leaves == ["finalizer"], "the run's state is that of its leaves"
@@ -245,9 +284,17 @@ def test_with_min_nodes_only_what_follows_all_nodes_runs_after_a_failure(bags: d
 
 
 def test_inject_and_every_commit_can_skip_all_later_iterations(crawl: dict[str, Any]) -> None:
-    for task_id, first in [("inject", 1), *((f"iteration_{i}.commit", i + 1) for i in range(1, MOST + 1))]:
+    for task_id, first in [
+        ("inject", 1),
+        *((f"iteration_{i}.commit", i + 1) for i in range(1, MOST + 1)),
+    ]:
         skippable = {task for tasks in crawl[task_id]["later"].values() for task in tasks}
-        wanted = {task for task in crawl for i in range(first, MOST + 1) if task.startswith(f"iteration_{i}.")}
+        wanted = {
+            task
+            for task in crawl
+            for i in range(first, MOST + 1)
+            if task.startswith(f"iteration_{i}.")
+        }
         assert skippable == wanted
 
 
@@ -269,7 +316,9 @@ def test_a_node_s_tasks_are_in_its_queue_and_outlast_two_batches(crawl: dict[str
 
 
 @pytest.mark.parametrize("dag_id", ["krake_crawl", "krake_process"])
-def test_queues_are_all_that_places_a_task_so_celery_workers_do_too(parsed: dict[str, Any], dag_id: str) -> None:
+def test_queues_are_all_that_places_a_task_so_celery_workers_do_too(
+    parsed: dict[str, Any], dag_id: str
+) -> None:
     """`airflow celery worker --queues NODE` on each node, and one with `--queues default`, serve every task.
 
     No task names an executor, and Celery, which takes a list with commas, reads each queue's name as one queue.
@@ -293,7 +342,9 @@ def test_process_is_the_tail_of_crawl(parsed: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("dag_id", ["krake_crawl", "krake_process"])
-def test_each_key_server_has_a_task_that_shows_its_short_name(parsed: dict[str, Any], dag_id: str) -> None:
+def test_each_key_server_has_a_task_that_shows_its_short_name(
+    parsed: dict[str, Any], dag_id: str
+) -> None:
     tasks = parsed["dags"][dag_id]["tasks"]
     assert [(tasks[task_id]["server"], tasks[task_id]["shown"]) for task_id in MAINTAINS] == [
         (f"server_{number}", task_id) for number, task_id in enumerate(MAINTAINS, start=1)
@@ -319,14 +370,24 @@ def test_the_form_states_the_rules_of_its_fields(parsed: dict[str, Any]) -> None
     crawl, process = (parsed["dags"][f"krake_{kind}"]["params"] for kind in ("crawl", "process"))
     for params in (crawl, process):
         label = params["label"]["description_md"]
-        assert "letters (a to z, A to Z), digits, dot, underscore and hyphen, beginning with a letter or digit" in label
+        assert (
+            "letters (a to z, A to Z), digits, dot, underscore and hyphen, beginning with a letter or digit"
+            in label
+        )
         assert re.fullmatch(params["label"]["pattern"], "My-label_1.2")
         assert not re.fullmatch(params["label"]["pattern"], "-x")
     assert f"a whole number, 1 to {MOST}" in crawl["iterations"]["description_md"]
     assert "a whole number, at least 1" in crawl["batch_size"]["description_md"]
-    assert all(word in crawl["seeds"]["description_md"] for word in ("http://", "https://", "(# ", "inject.directory"))
+    assert all(
+        word in crawl["seeds"]["description_md"]
+        for word in ("http://", "https://", "(# ", "inject.directory")
+    )
     folders = process["folders"]
-    for entry, text in (("1795000000", "all digits"), ("1..2", "*A..B*"), ("newest 3", "*newest 3*")):
+    for entry, text in (
+        ("1795000000", "all digits"),
+        ("1..2", "*A..B*"),
+        ("newest 3", "*newest 3*"),
+    ):
         assert re.search(folders["items"]["pattern"], entry)
         assert text in folders["description_md"]
     assert not re.search(folders["items"]["pattern"], "yesterday")
@@ -367,7 +428,12 @@ def test_a_bad_config_is_a_paused_dag_whose_text_says_what_is_wrong(
 
 def test_each_config_of_a_folder_makes_its_own_dags(several: dict[str, dict[str, Any]]) -> None:
     [error] = several["all"]["errors"].values()
-    for words in ("broken.yml: servres: unknown", "broken.yml: batch.size: must be", "twin-1.yml", "twin-2.yml"):
+    for words in (
+        "broken.yml: servres: unknown",
+        "broken.yml: batch.size: must be",
+        "twin-1.yml",
+        "twin-2.yml",
+    ):
         assert words in error, "all mistakes of all configs are in the import error"
     dags = several["all"]["dags"]
     good = {f"{name}_{kind}" for name in GOOD for kind in ("crawl", "process")}
@@ -395,13 +461,17 @@ def test_a_bad_one_takes_only_its_own_dags_away_and_all_its_mistakes_are_said(
 
 @pytest.mark.parametrize("name", [*GOOD, "twin"])
 @pytest.mark.parametrize("kind", ["crawl", "process"])
-def test_a_task_builds_its_own_dag_alone(several: dict[str, dict[str, Any]], name: str, kind: str) -> None:
+def test_a_task_builds_its_own_dag_alone(
+    several: dict[str, dict[str, Any]], name: str, kind: str
+) -> None:
     found = several[f"{name}_{kind}"]
     assert found["errors"] == {}
     assert set(found["dags"]) == {f"{name}_{kind}"}
 
 
-def test_a_task_whose_config_is_not_on_its_machine_says_so(several: dict[str, dict[str, Any]]) -> None:
+def test_a_task_whose_config_is_not_on_its_machine_says_so(
+    several: dict[str, dict[str, Any]],
+) -> None:
     [error] = several["gone_crawl"]["errors"].values()
     assert "has no config of the crawl 'gone' that can be used (crawl.name)" in error
     assert "servres: unknown option" in error, "its own config may be the broken one"
@@ -411,13 +481,17 @@ def test_of_twenty_configs_a_task_reads_its_own_only(tmp_path: Path) -> None:
     """What reading one costs, and finding it among twenty, `make bench` measures."""
     default = (PROJECT / "config" / "krake-config.yml").read_text()
     for number in range(20):
-        (tmp_path / f"{number}.yml").write_text(default.replace("  name: krake ", f"  name: crawl-{number} "))
+        (tmp_path / f"{number}.yml").write_text(
+            default.replace("  name: krake ", f"  name: crawl-{number} ")
+        )
     [found] = parse(tmp_path, [f"crawl-13_crawl@{tmp_path}"])
     assert set(found["dags"]) == {"crawl-13_crawl"}
     assert found["read"] == [str(tmp_path / "13.yml")]
 
 
-def test_a_hundred_nodes_and_fifty_iterations_parse_in_time(bags: dict[str, dict[str, Any]]) -> None:
+def test_a_hundred_nodes_and_fifty_iterations_parse_in_time(
+    bags: dict[str, dict[str, Any]],
+) -> None:
     """Airflow's limit is 30 s, and each task start pays it again; `make bench` prints what it takes.
 
     Edges grow as tasks do. Params are copied into each task, at each level of its class, if the DAG has them then.

@@ -51,6 +51,16 @@ def test_a_task_loads_next_to_nothing_by_itself_and_its_parent_may_fork(tmp_path
     assert set(found["threads"]) <= {"python", "jemalloc_bg_thd"}
     assert {"duckdb", "httpx", "numpy", "pyarrow"} <= packages(found["loaded"])
     assert "pandas" not in packages(found["loaded"])
-    assert not packages(found["new"]) & {"duckdb", "httpx", "jinja2", "numpy", "pandas", "pyarrow", "rich"}
+    assert not packages(found["new"]) & {
+        "duckdb",
+        "httpx",
+        "jinja2",
+        "numpy",
+        "pandas",
+        "pyarrow",
+        "rich",
+    }
     ours = [name for name in found["new"] if name.startswith(("crawl_lib.", "krake_airflow."))]
-    assert ours == ["crawl_lib.rounds.iterations", "crawl_lib.rounds.status"], "no task asks for them"
+    assert ours == ["crawl_lib.rounds.iterations", "crawl_lib.rounds.status"], (
+        "no task asks for them"
+    )

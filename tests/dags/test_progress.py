@@ -19,7 +19,15 @@ from tests.dags.crawls import small_config
 from tests.dags.test_operators import context, run
 
 LIMIT_BYTES = 8_192
-REPORT = {"node": "node-0", "phase": "intake", "taken": 0, "fetched": 0, "errors": 0, "bytes": 0, "queue": 7}
+REPORT = {
+    "node": "node-0",
+    "phase": "intake",
+    "taken": 0,
+    "fetched": 0,
+    "errors": 0,
+    "bytes": 0,
+    "queue": 7,
+}
 
 
 class KeepingStore:
@@ -48,7 +56,9 @@ def config_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KRAKE_CONFIG_PATH", str(path))
 
 
-def crawl_that(monkeypatch: pytest.MonkeyPatch, store: KeepingStore, end: Exception | dict[str, Any]) -> None:
+def crawl_that(
+    monkeypatch: pytest.MonkeyPatch, store: KeepingStore, end: Exception | dict[str, Any]
+) -> None:
     """Run a crawl task that reports once and ends as told."""
 
     def crawl_node(stores: Stores, **arguments: Any) -> dict[str, Any]:
@@ -75,7 +85,11 @@ def test_the_last_state_of_each_of_fifty_short_tasks_is_done_with_its_counts(
         crawl_that(monkeypatch, store, {**counts, "folder": "17"})
         first, last = store.kept[-2:]
         assert (first["phase"], first["queue"], first["try"]) == ("intake", 7, 1)
-        assert (last["phase"], last["fetched"], last["counts"]) == ("done", 3, {**counts, "folder": "17"})
+        assert (last["phase"], last["fetched"], last["counts"]) == (
+            "done",
+            3,
+            {**counts, "folder": "17"},
+        )
         assert last["curve"][-1][1:] == [3, 99, 0, 7]
     assert len(store.kept) == 100, "two requests a task, and no more"
 
@@ -92,7 +106,11 @@ def test_the_last_state_of_each_of_fifty_short_tasks_is_done_with_its_counts(
     ],
 )
 def test_a_task_that_ends_otherwise_says_so_last(
-    store: KeepingStore, monkeypatch: pytest.MonkeyPatch, error: Exception, raised: type[Exception], phase: str
+    store: KeepingStore,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    raised: type[Exception],
+    phase: str,
 ) -> None:
     with pytest.raises(raised):
         crawl_that(monkeypatch, store, error)
@@ -125,7 +143,9 @@ def test_a_curve_has_sixty_points_from_the_first_to_the_newest(reports: int) -> 
         assert curve.points[-1][:2] == [round(number * KEEP_INTERVAL_S), number]
     assert len(curve.points) >= min(reports, CURVE_POINTS // 2)
     assert curve.points[0][1] == 0
-    gaps = [after[0] - before[0] for before, after in zip(curve.points, curve.points[1:], strict=False)]
+    gaps = [
+        after[0] - before[0] for before, after in zip(curve.points, curve.points[1:], strict=False)
+    ]
     assert len(set(gaps[:-1])) <= 1, "evenly spaced but for the newest one"
 
 
@@ -136,10 +156,19 @@ def test_the_value_stays_small_whatever_a_task_reports(store: KeepingStore, char
     facts = dict.fromkeys(("fetched", "bytes", "errors", "queue"), most)
     kept = KeptProgress(store, 1)
     for _ in range(300):
-        kept.report({**facts, "reason": character * 100_000, character * 10_000: 1, "pages_per_s": float("nan")})
+        kept.report(
+            {
+                **facts,
+                "reason": character * 100_000,
+                character * 10_000: 1,
+                "pages_per_s": float("nan"),
+            }
+        )
         store.now_s += KEEP_INTERVAL_S
     many = {f"{character}{number}": number for number in range(10_000)}
-    kept.end("failed", counts={**many, "budgets": many, "examples": ["x"]}, error=character * 100_000)
+    kept.end(
+        "failed", counts={**many, "budgets": many, "examples": ["x"]}, error=character * 100_000
+    )
     last = store.kept[-1]
     assert (last["phase"], last["fetched"], last["queue"]) == ("failed", most, most)
     assert last["error"].startswith(character)

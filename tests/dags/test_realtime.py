@@ -60,15 +60,26 @@ def bags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     return dict(zip(CONFIGS, (one["dags"] for one in found), strict=True))
 
 
-def test_a_service_has_a_dag_that_collects_and_none_that_crawls(bags: dict[str, dict[str, Any]]) -> None:
+def test_a_service_has_a_dag_that_collects_and_none_that_crawls(
+    bags: dict[str, dict[str, Any]],
+) -> None:
     assert set(bags["live"]) == {"live_collect", "live_statistics"}
-    assert set(bags["scored"]) == {"scored_collect", "scored_statistics", "scored_scores", "scored_outputs"}
+    assert set(bags["scored"]) == {
+        "scored_collect",
+        "scored_statistics",
+        "scored_scores",
+        "scored_outputs",
+    }
     assert set(bags["crawl"]) == {"crawl_recrawl", "crawl_process"}
     dag = bags["live"]["live_collect"]
     assert (dag["schedule"], dag["max_active_runs"], dag["catchup"]) == ("0 * * * *", 1, False)
     assert "When it failed" in dag["doc"]
     [task] = dag["tasks"].values()
-    assert (task["operator"], task["queue"], dag["assets"]) == ("CollectOperator", NODES[0], ["live_segments"])
+    assert (task["operator"], task["queue"], dag["assets"]) == (
+        "CollectOperator",
+        NODES[0],
+        ["live_segments"],
+    )
     assert bags["scored"]["scored_scores"]["waits_for"] == ["scored_segments"]
 
 
@@ -94,15 +105,27 @@ def test_a_run_counts_its_hour(
     now = datetime(2026, 12, 1, tzinfo=UTC)
     monkeypatch.setattr(stages, "datetime", type("Clock", (datetime,), {"now": lambda _: now}))
     events, interval = Events(), datetime.strptime(begins, "%Y-%m-%dT%H").replace(tzinfo=UTC)
-    given = {**context(), "params": params, "data_interval_start": interval, "outlet_events": events}
+    given = {
+        **context(),
+        "params": params,
+        "data_interval_start": interval,
+        "outlet_events": events,
+    }
     result = run(StatisticsOperator(task_id="statistics"), given)
     [event] = events.values()
-    assert (result["hour"], event.extra["hour"], event.extra["made"]) == (hour, hour, result["made"])
+    assert (result["hour"], event.extra["hour"], event.extra["made"]) == (
+        hour,
+        hour,
+        result["made"],
+    )
 
 
 def test_an_hour_that_is_none_is_refused(config: Config) -> None:
     with pytest.raises(AirflowFailException, match="hour: must be an hour in UTC such as"):
-        run(StatisticsOperator(task_id="statistics"), {**context(), "params": {"hour": "2026-11-28T25"}})
+        run(
+            StatisticsOperator(task_id="statistics"),
+            {**context(), "params": {"hour": "2026-11-28T25"}},
+        )
 
 
 # -- collect
@@ -111,7 +134,9 @@ def test_an_hour_that_is_none_is_refused(config: Config) -> None:
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
     """A config of a service, as a task finds it."""
-    found, file = small_config(tmp_path, frontier={"order": "crawldb"}, realtime={}, queue={"lock_timeout_s": 0})
+    found, file = small_config(
+        tmp_path, frontier={"order": "crawldb"}, realtime={}, queue={"lock_timeout_s": 0}
+    )
     monkeypatch.setenv("KRAKE_CONFIG_PATH", str(file))
     return found
 
@@ -131,7 +156,9 @@ class Events(dict[Any, Any]):
 def test_a_closed_part_becomes_a_segment_and_an_event_of_the_asset(config: Config) -> None:
     spool = NodeDirectory(open_stores(config).node_dir("node-0")).live / FETCHER / "spool"
     prefix = "krake-1000-live-0-0"
-    with PartWriter(spool, prefix, WarcInfo("", "", "", "", "live/live-0"), config.segment, has_rows=False) as writer:
+    with PartWriter(
+        spool, prefix, WarcInfo("", "", "", "", "live/live-0"), config.segment, has_rows=False
+    ) as writer:
         writer.append(None, robots())
     events = Events()
     result = run(collect(), {**context(), "outlet_events": events})
@@ -142,7 +169,9 @@ def test_a_closed_part_becomes_a_segment_and_an_event_of_the_asset(config: Confi
         run(collect(), {**context(), "outlet_events": events})
 
 
-def test_only_the_machine_of_the_service_collects(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_machine_of_the_service_collects(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KRAKE_NODE", "node-1")
     with pytest.raises(AirflowException, match="this is the worker of node-1"):
         run(collect(), context())
@@ -159,7 +188,9 @@ def test_a_task_of_the_node_refuses_while_the_service_runs(config: Config) -> No
             run(collect(), context())
 
 
-def test_a_collection_that_was_stopped_is_tried_again(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_collection_that_was_stopped_is_tried_again(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     task = collect()
 
     def stopped(stores: Stores) -> None:
@@ -206,7 +237,11 @@ def test_metadata_are_the_result_and_a_refused_url_has_its_rule(
     with served(tmp_path, monkeypatch, web) as fetch:
         found = fetch(B, "http://forbidden.example/", "nothing", A, B)
     assert [one["state"] for one in found] == ["known", "refused", "refused", "known"]
-    assert (found[0]["final_url"], found[0]["outcome"], found[0]["facts"]) == (A, "ok", {"title": A})
+    assert (found[0]["final_url"], found[0]["outcome"], found[0]["facts"]) == (
+        A,
+        "ok",
+        {"title": A},
+    )
     assert [one.get("rule") for one in found] == [None, "rule", "invalid", None]
     assert json.loads(json.dumps(found)) == found, "Airflow keeps results as JSON"
     assert sorted(web.urls) == [A, B]
@@ -216,7 +251,9 @@ def test_no_rows_ask_nobody() -> None:
     assert fetched() == []
 
 
-def test_what_is_still_under_way_is_told_as_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_still_under_way_is_told_as_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     web = Web()
     web.hold(A)
     with served(tmp_path, monkeypatch, web) as fetch:
@@ -261,9 +298,13 @@ def test_a_connection_that_cannot_be_used_names_its_field(
     assert not re.search("secret|cret$|sécret", str(caught.value))
 
 
-def test_without_a_connection_the_message_says_how_to_make_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_connection_the_message_says_how_to_make_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
-    with pytest.raises(AirflowFailException, match=r"no Airflow connection krake_service: make one .* tokens --add"):
+    with pytest.raises(
+        AirflowFailException, match=r"no Airflow connection krake_service: make one .* tokens --add"
+    ):
         fetched(A)
 
 
@@ -319,7 +360,9 @@ class Scripted(http.server.BaseHTTPRequestHandler):
 
 
 @contextmanager
-def scripted(monkeypatch: pytest.MonkeyPatch, *answers: tuple[int, dict[str, str], Any]) -> Iterator[type[Scripted]]:
+def scripted(
+    monkeypatch: pytest.MonkeyPatch, *answers: tuple[int, dict[str, str], Any]
+) -> Iterator[type[Scripted]]:
     """Run a service of a script, and note the operator's pauses in place of waiting."""
 
     class Handler(Scripted):
@@ -347,7 +390,9 @@ REFUSED = {"decisions": [{"url": A, "decision": "refused", "rule": "rule"}]}
 BUSY = {"decisions": [{"url": A, "decision": "busy", "key": "00", "retry_after_s": 3}]}
 
 
-def test_429_is_waited_for_as_the_service_says(monkeypatch: pytest.MonkeyPatch, pauses: list[float]) -> None:
+def test_429_is_waited_for_as_the_service_says(
+    monkeypatch: pytest.MonkeyPatch, pauses: list[float]
+) -> None:
     late = (429, {"Retry-After": "7"}, {"error": "later"})
     with scripted(monkeypatch, late, late, (202, {}, REFUSED)) as service:
         assert fetched(A)[0]["rule"] == "rule"
@@ -355,7 +400,9 @@ def test_429_is_waited_for_as_the_service_says(monkeypatch: pytest.MonkeyPatch, 
     assert len(set(service.keys)) == 1, "a repeated request counts once"
 
 
-def test_429_beyond_the_time_fails_so_that_airflow_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_429_beyond_the_time_fails_so_that_airflow_tries_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with (
         scripted(monkeypatch, (429, {"Retry-After": "70"}, {"error": "later"})),
         pytest.raises(AirflowException, match="429") as caught,
@@ -364,7 +411,9 @@ def test_429_beyond_the_time_fails_so_that_airflow_tries_again(monkeypatch: pyte
     assert not isinstance(caught.value, AirflowFailException)
 
 
-def test_a_busy_host_is_asked_for_again_by_a_new_key(monkeypatch: pytest.MonkeyPatch, pauses: list[float]) -> None:
+def test_a_busy_host_is_asked_for_again_by_a_new_key(
+    monkeypatch: pytest.MonkeyPatch, pauses: list[float]
+) -> None:
     with scripted(monkeypatch, (202, {}, BUSY), (202, {}, REFUSED)) as service:
         assert fetched(A)[0]["state"] == "refused"
     assert (pauses, len(set(service.keys))) == ([3, 0], 2)
@@ -394,7 +443,9 @@ def test_a_killed_task_stops_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_the_example_of_the_docs_is_a_dag(tmp_path: Path) -> None:
     text = (PROJECT / "docs" / "airflow.md").read_text()
-    [example] = re.findall(r"<!-- example:begin -->\n```python\n(.*?)```\n<!-- example:end -->", text, re.DOTALL)
+    [example] = re.findall(
+        r"<!-- example:begin -->\n```python\n(.*?)```\n<!-- example:end -->", text, re.DOTALL
+    )
     names: dict[str, Any] = {}
     exec(compile(example, "docs/airflow.md", "exec"), names)
     dag = names["links_with_titles"]()

@@ -42,7 +42,13 @@ def dags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     file = directory / "again.yml"
     write(file, CONFIGS["again"])
     tasks = ["krake_recrawl", "krake_process", "krake_crawl"]
-    return dict(zip(["all", *tasks], parse(directory, [file, *(f"{task}@{file}" for task in tasks)]), strict=True))
+    return dict(
+        zip(
+            ["all", *tasks],
+            parse(directory, [file, *(f"{task}@{file}" for task in tasks)]),
+            strict=True,
+        )
+    )
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +60,9 @@ def recrawl(dags: dict[str, Any]) -> dict[str, Any]:
 def test_a_config_with_a_crawldb_has_this_dag_and_no_crawl(dags: dict[str, Any]) -> None:
     assert dags["all"]["errors"] == {}
     assert set(dags["all"]["dags"]) == {"krake_recrawl", "krake_process"}
-    assert [set(dags[name]["dags"]) for name in ("krake_recrawl", "krake_process", "krake_crawl")] == [
+    assert [
+        set(dags[name]["dags"]) for name in ("krake_recrawl", "krake_process", "krake_crawl")
+    ] == [
         {"krake_recrawl"},
         {"krake_process"},
         set(),
@@ -67,7 +75,13 @@ def test_every_task_of_a_round_runs_in_order(recrawl: dict[str, Any]) -> None:
     for i in range(1, MOST + 1):
         parts = (["generate"], [f"crawl.{node}" for node in NODES], ["commit"], ["update"])
         chain += [[f"iteration_{i}.{part}" for part in level] for level in parts]
-    chain += [["committed"], [*(f"settle.{node}" for node in NODES), *MAINTAINS], ["export"], ["linker"], ["finalizer"]]
+    chain += [
+        ["committed"],
+        [*(f"settle.{node}" for node in NODES), *MAINTAINS],
+        ["export"],
+        ["linker"],
+        ["finalizer"],
+    ]
     for level in chain:
         for task_id in level:
             assert ancestors(tasks, task_id) == before
@@ -80,12 +94,19 @@ def test_every_task_of_a_round_runs_in_order(recrawl: dict[str, Any]) -> None:
         assert tasks[task_id]["trigger_rule"] == "none_failed"
 
 
-def test_generate_can_skip_what_is_left_of_its_iteration_and_update_all_later_ones(recrawl: dict[str, Any]) -> None:
+def test_generate_can_skip_what_is_left_of_its_iteration_and_update_all_later_ones(
+    recrawl: dict[str, Any],
+) -> None:
     def skips(task_id: str) -> set[str]:
         return {task for ids in recrawl["tasks"][task_id]["later"].values() for task in ids}
 
     def of(first: int) -> set[str]:
-        return {task for task in recrawl["tasks"] for i in range(first, MOST + 1) if task.startswith(f"iteration_{i}.")}
+        return {
+            task
+            for task in recrawl["tasks"]
+            for i in range(first, MOST + 1)
+            if task.startswith(f"iteration_{i}.")
+        }
 
     assert skips("inject") == of(1)
     for i in range(1, MOST + 1):
@@ -94,12 +115,19 @@ def test_generate_can_skip_what_is_left_of_its_iteration_and_update_all_later_on
 
 
 def test_it_is_scheduled_retried_and_limited_as_the_others(recrawl: dict[str, Any]) -> None:
-    assert (recrawl["schedule"], recrawl["catchup"], recrawl["max_active_runs"]) == ("17 3 * * *", False, 1)
+    assert (recrawl["schedule"], recrawl["catchup"], recrawl["max_active_runs"]) == (
+        "17 3 * * *",
+        False,
+        1,
+    )
     assert recrawl["params"].keys() == {"seeds", "iterations", "batch_size", "retry_now", "label"}
     for task_id, task in recrawl["tasks"].items():
         assert task["retries"] >= (5 if ".crawl." in task_id else 1), task_id
         assert task["timeout_s"], task_id
-    assert all(f"**{name}" in recrawl["doc"] for name in ("inject", "iteration_N", "settle", "maintain_keys"))
+    assert all(
+        f"**{name}" in recrawl["doc"]
+        for name in ("inject", "iteration_N", "settle", "maintain_keys")
+    )
     assert all(f"*{name}" in recrawl["doc"] for name in ("generate", "crawl", "commit", "update"))
 
 
@@ -164,11 +192,15 @@ def config_of(directory: Path, **sections: Any) -> tuple[Config, Path]:
     return small_config(directory, frontier={"order": "crawldb"}, **sections)
 
 
-def test_a_page_is_visited_again_and_what_is_gone_leaves_the_export(airflow: AirflowForks, tmp_path: Path) -> None:
+def test_a_page_is_visited_again_and_what_is_gone_leaves_the_export(
+    airflow: AirflowForks, tmp_path: Path
+) -> None:
     """All is due a second after it was seen: the first round sees the seeds, the second sees them once more."""
     config, path = config_of(tmp_path, schedule={"interval_s": 1})
     owner = Owners(config.servers).owner  # tasks run one after the other: the pages are of one node
-    address = next(name for n in range(2, 255) if owner(name := f"127.0.0.{n}") == owner("127.0.0.1"))
+    address = next(
+        name for n in range(2, 255) if owner(name := f"127.0.0.{n}") == owner("127.0.0.1")
+    )
     with served(_Page, "127.0.0.1") as server, served(_LastPage, address) as last:
         last.site, site = server, server.url
         seeds = " ".join([f"{last.url}/last", *(f"{site}{place}" for place in PAGES)])
@@ -176,8 +208,14 @@ def test_a_page_is_visited_again_and_what_is_gone_leaves_the_export(airflow: Air
         assert code == 0, output
         assert {place: server.asked[place] for place in PAGES} == dict.fromkeys(PAGES, 2)
     result = Result(config, export=exports(config)[-1])
-    rows = [row for row in result.rows("pages", ["url", "outcome", "refers_to"]) if row["url"].startswith(site)]
-    seen = Counter((row["url"].removeprefix(site), row["outcome"], row["refers_to"] is None) for row in rows)
+    rows = [
+        row
+        for row in result.rows("pages", ["url", "outcome", "refers_to"])
+        if row["url"].startswith(site)
+    ]
+    seen = Counter(
+        (row["url"].removeprefix(site), row["outcome"], row["refers_to"] is None) for row in rows
+    )
     assert seen == {
         ("/", "ok", True): 1,
         ("/", "ok", False): 1,
@@ -194,7 +232,9 @@ def test_a_page_is_visited_again_and_what_is_gone_leaves_the_export(airflow: Air
     assert statuses == {"not_modified": 2, "fetched": 1, "gone": 2}
 
 
-def test_a_run_with_nothing_due_ends_its_rounds_says_when_and_exports(airflow: AirflowForks, tmp_path: Path) -> None:
+def test_a_run_with_nothing_due_ends_its_rounds_says_when_and_exports(
+    airflow: AirflowForks, tmp_path: Path
+) -> None:
     config, path = config_of(tmp_path)
     with changing_site() as (site, asked):
         arguments = ("--iterations", "3")
@@ -212,7 +252,9 @@ def test_a_run_with_nothing_due_ends_its_rounds_says_when_and_exports(airflow: A
 
 
 def generate(iteration: int) -> Any:
-    later = {number: [f"{number}.crawl", f"{number}.update"] for number in range(iteration, MOST + 1)}
+    later = {
+        number: [f"{number}.crawl", f"{number}.update"] for number in range(iteration, MOST + 1)
+    }
     return operators.GenerateOperator(task_id="generate", iteration=iteration, later=later)
 
 
@@ -233,7 +275,9 @@ def run_rest(config: Config, iteration: int) -> dict[str, Any]:
     for node in config.servers:
         run(operators.CrawlOperator(task_id=node, iteration=iteration, node=node), context(MOST))
     run(operators.CommitOperator(task_id="commit", iteration=iteration, later={}), context(MOST))
-    done: dict[str, Any] = run(operators.UpdateOperator(task_id="update", iteration=iteration, later={}), context(MOST))
+    done: dict[str, Any] = run(
+        operators.UpdateOperator(task_id="update", iteration=iteration, later={}), context(MOST)
+    )
     return done
 
 

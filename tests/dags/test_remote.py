@@ -56,7 +56,9 @@ class LateThread(Thread):
         self.run()
 
 
-def test_a_stop_ends_the_run_if_the_watching_thread_sees_the_stop_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stop_ends_the_run_if_the_watching_thread_sees_the_stop_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(remote, "Thread", LateThread)
     stop = StopSignal()
     airflow = SlowAirflow(stop)
@@ -74,7 +76,9 @@ def test_a_run_that_has_ended_is_left_as_it_is() -> None:
         asked.append(method)
         return {"dag_run_id": "r", "state": "success", "task_instances": []}
 
-    watched = RemoteRun(cast("Airflow", SimpleNamespace(ask=ask)), "krake_crawl", {}, cast("Any", None))
+    watched = RemoteRun(
+        cast("Airflow", SimpleNamespace(ask=ask)), "krake_crawl", {}, cast("Any", None)
+    )
     assert watched.watch(stop, asked.append) == "success"
     stop.set()
     assert "PATCH" not in asked
@@ -93,7 +97,9 @@ def test_where_the_process_has_to_end_before_airflow_answers_the_sentence_is_sai
     monkeypatch.setattr(run, "password_of", lambda home: "")
     monkeypatch.setattr(run, "Airflow", refused)
     config = from_mapping({"servers": ["node"], "dfs_primary": "dfs"}, base=tmp_path)
-    crawl = run._Crawl(ExitStack(), Console(quiet=True), tmp_path / "krake.yml", config, tmp_path / "log")
+    crawl = run._Crawl(
+        ExitStack(), Console(quiet=True), tmp_path / "krake.yml", config, tmp_path / "log"
+    )
     with pytest.raises(KrakeError, match="does not answer"):
         crawl.run_in_ui(tmp_path, "http://127.0.0.1:9", {"seeds": "http://127.0.0.1:8005/"})
     assert stop.text == run.STOPPED
@@ -103,7 +109,8 @@ LOCKED = (500, {"detail": {"reason": "Database error", "statement": "hidden"}})
 
 
 @pytest.mark.parametrize(
-    ("refused", "error"), [([LOCKED] * 3, ""), ([LOCKED] * 4, "500 .*Database error"), ([(500, {})], "500")]
+    ("refused", "error"),
+    [([LOCKED] * 3, ""), ([LOCKED] * 4, "500 .*Database error"), ([(500, {})], "500")],
 )
 def test_only_what_a_locked_database_refused_is_asked_again(
     refused: list[tuple[int, Any]], error: str, monkeypatch: pytest.MonkeyPatch

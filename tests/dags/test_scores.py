@@ -32,7 +32,11 @@ def bags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """The DAGs of configs by their `scores`, and those that a task of `krake_scores` finds."""
     directory = tmp_path_factory.mktemp("scores")
     every = ["score", "duplicates", "invert_links"]
-    scores = {"none": {}, "run": {"tasks": every}, "segments": {"tasks": ["score"], "when": "segments"}}
+    scores = {
+        "none": {},
+        "run": {"tasks": every},
+        "segments": {"tasks": ["score"], "when": "segments"},
+    }
     for name, section in scores.items():
         write(directory / f"{name}.yml", {"frontier": CRAWLDB, "scores": section})
     files = [directory / f"{name}.yml" for name in scores]
@@ -49,7 +53,11 @@ def test_without_tasks_nothing_is_added(bags: dict[str, dict[str, Any]]) -> None
 def test_at_the_end_of_a_run_they_follow_all_else(bags: dict[str, dict[str, Any]]) -> None:
     tasks = bags["run"]["krake_recrawl"]["tasks"]
     assert set(tasks) - set(bags["none"]["krake_recrawl"]["tasks"]) == set(TASKS)
-    assert [tasks[name]["upstream"] for name in TASKS] == [["finalizer"], ["invert_links"], ["duplicates"]]
+    assert [tasks[name]["upstream"] for name in TASKS] == [
+        ["finalizer"],
+        ["invert_links"],
+        ["duplicates"],
+    ]
     assert ancestors(tasks, "score") == set(tasks) - {"score"}
     alone = bags["run"]["krake_scores"]
     assert (alone["tasks"]["score"]["upstream"], alone["waits_for"]) == (["duplicates"], [])
@@ -71,7 +79,10 @@ def test_in_a_dag_of_their_own_they_wait_for_segments(bags: dict[str, dict[str, 
 @pytest.mark.parametrize("task", ["duplicates", "score"])
 def test_what_changes_a_crawldb_needs_one(task: str) -> None:
     with pytest.raises(ConfigError, match=rf"scores\.tasks: {task} needs frontier\.order: crawldb"):
-        from_mapping({"servers": ["node-a"], "dfs_primary": "dfs", "scores": {"tasks": [task]}}, base=Path("/"))
+        from_mapping(
+            {"servers": ["node-a"], "dfs_primary": "dfs", "scores": {"tasks": [task]}},
+            base=Path("/"),
+        )
 
 
 @pytest.fixture
@@ -93,10 +104,14 @@ def crawled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
 def test_the_task_scores_the_export_of_its_run_or_the_newest_with_arcs(
     crawled: Config, of_run: bool, export: str
 ) -> None:
-    result = run(ScoreOperator(task_id="score", of_run=of_run), context(ti=TaskInstance({"export": "1"})))
+    result = run(
+        ScoreOperator(task_id="score", of_run=of_run), context(ti=TaskInstance({"export": "1"}))
+    )
     assert (result["export"], result["version"], result["rows"]) == (export, 2, 2)
     assert rank_export(open_stores(crawled), name=export).complete_already
-    again = run(ScoreOperator(task_id="score", of_run=of_run), context(ti=TaskInstance({"export": "1"})))
+    again = run(
+        ScoreOperator(task_id="score", of_run=of_run), context(ti=TaskInstance({"export": "1"}))
+    )
     assert again == result
     version = newest_version(open_stores(crawled))
     assert version is not None
@@ -105,11 +120,15 @@ def test_the_task_scores_the_export_of_its_run_or_the_newest_with_arcs(
 
 def test_without_an_export_that_has_arcs_it_is_named(tmp_path: Path) -> None:
     config, _ = small_config(tmp_path, frontier=CRAWLDB)
-    with pytest.raises(PathNotFoundError, match=r"no export with arcs-out\.parquet.*run `krake export` and"):
+    with pytest.raises(
+        PathNotFoundError, match=r"no export with arcs-out\.parquet.*run `krake export` and"
+    ):
         stages.update_score(open_stores(config))
 
 
-def test_before_the_first_export_it_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_before_the_first_export_it_is_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Commits of a new crawl begin runs before it is exported."""
     _, file = small_config(tmp_path, frontier=CRAWLDB)
     monkeypatch.setenv("KRAKE_CONFIG_PATH", str(file))

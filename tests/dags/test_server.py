@@ -31,7 +31,10 @@ def started() -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
 
     def start() -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
-            [sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+            [sys.executable, "-c", PARENT],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
         )
         assert process.stdout is not None
         process.stdout.readline()
@@ -46,7 +49,9 @@ def started() -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
 
 
 @pytest.fixture
-def part(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, started: Callable[[], subprocess.Popen[bytes]]) -> _Part:
+def part(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, started: Callable[[], subprocess.Popen[bytes]]
+) -> _Part:
     monkeypatch.setattr(server, "_spawn", lambda *arguments: started())
     return _Part("scheduler", tmp_path, tmp_path, {})
 
@@ -83,7 +88,9 @@ subprocess.run([sys.executable, '-c', {WORKER!r}, sys.argv[1]])
 """A scheduler with a worker that has nothing to do, and one that runs a task."""
 
 
-@pytest.mark.parametrize(("on_term", "least_s", "most_s"), [("SIG_DFL", 0.0, 3.0), ("SIG_IGN", 3.0, 5.0)])
+@pytest.mark.parametrize(
+    ("on_term", "least_s", "most_s"), [("SIG_DFL", 0.0, 3.0), ("SIG_IGN", 3.0, 5.0)]
+)
 def test_stop_ends_tasks_and_kills_what_does_not_stop(
     on_term: str, least_s: float, most_s: float, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -108,7 +115,12 @@ def test_what_an_earlier_version_left_open_is_made_private(tmp_path: Path) -> No
     """Passwords, the logs that have them, the database; a link to elsewhere keeps its target's rights."""
     home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
     (home / "logs" / "dag_id=x").mkdir(parents=True)
-    files = [home / server.PASSWORDS_FILE, home / server.DATABASE_FILE, home / "logs" / "api-server.log", elsewhere]
+    files = [
+        home / server.PASSWORDS_FILE,
+        home / server.DATABASE_FILE,
+        home / "logs" / "api-server.log",
+        elsewhere,
+    ]
     for path in files:
         path.write_text("secret")
         path.chmod(0o644)
@@ -117,12 +129,17 @@ def test_what_an_earlier_version_left_open_is_made_private(tmp_path: Path) -> No
         path.chmod(0o755)
     with server.AirflowServer(home, home / "config.yml"):
         pass
-    rights = {path.name: path.stat().st_mode & 0o777 for path in [*files, home, home / "logs", home / "jwt-secret"]}
+    rights = {
+        path.name: path.stat().st_mode & 0o777
+        for path in [*files, home, home / "logs", home / "jwt-secret"]
+    }
     assert rights.pop("elsewhere") == 0o644
     assert set(rights.values()) == {0o600, 0o700}
 
 
-def test_what_make_ui_and_make_crawl_make_is_private(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_make_ui_and_make_crawl_make_is_private(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Whatever the umask was; what Airflow gives rights to by itself too."""
     before = os.umask(0o022)
     try:
@@ -136,7 +153,10 @@ def test_what_make_ui_and_make_crawl_make_is_private(monkeypatch: pytest.MonkeyP
         os.umask(before)
     assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
     made = server_environment(tmp_path, port=1, worker_log_port=2, trigger_log_port=3)
-    assert {value for name, value in made.items() if name.endswith("PERMISSIONS")} == {"0o700", "0o600"}
+    assert {value for name, value in made.items() if name.endswith("PERMISSIONS")} == {
+        "0o700",
+        "0o600",
+    }
 
 
 def test_a_log_server_listens_on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:

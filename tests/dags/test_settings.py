@@ -20,8 +20,13 @@ from tests.dags.crawls import small_config
 def test_airflow_is_not_loaded_before_its_environment_is_set(module: str, tmp_path: Path) -> None:
     """It would make a folder in the user's home, and read its settings there."""
     code = f"import sys, {module}; print(sorted(name for name in sys.modules if name.split('.')[0] == 'airflow'))"
-    variables = {"HOME": str(tmp_path), "PYTHONPATH": f"{settings.PROJECT / 'plugins'}:{settings.PROJECT}"}
-    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True)
+    variables = {
+        "HOME": str(tmp_path),
+        "PYTHONPATH": f"{settings.PROJECT / 'plugins'}:{settings.PROJECT}",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=variables, capture_output=True, text=True
+    )
     assert done.stdout == "[]\n", done.stderr
     assert list(tmp_path.iterdir()) == []
 
@@ -35,7 +40,9 @@ def test_a_secret_is_made_once_for_the_owner_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_an_empty_secret_is_never_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_secret_is_never_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The next start would take it: everybody could sign a token with it."""
 
     def full(file: object) -> None:
@@ -47,7 +54,9 @@ def test_an_empty_secret_is_never_left_behind(tmp_path: Path, monkeypatch: pytes
     assert list(tmp_path.iterdir()) == []
 
 
-def test_of_two_that_make_it_at_once_both_have_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_that_make_it_at_once_both_have_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, others = tmp_path / "jwt-secret", []
 
     def meanwhile(file: object) -> None:
@@ -70,7 +79,11 @@ def test_a_program_loads_no_airflow_before_it_has_set_its_variables(program: str
 @pytest.mark.parametrize("program", ["run", "ui"])
 @pytest.mark.parametrize("taken", ["", "logs", "configs"])
 def test_a_folder_of_airflow_that_cannot_be_written_is_a_plain_sentence(
-    program: str, taken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    program: str,
+    taken: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     """A file is where a folder has to be, which not even root may change."""
     _, config = small_config(tmp_path)

@@ -42,7 +42,9 @@ def test_a_text_is_short_since_each_task_of_each_node_has_a_copy(doc: TaskDoc) -
         (operators.ExportOperator, {"of_run": True}),
     ],
 )
-def test_each_task_has_a_doc_and_a_link(kind: type[operators.KrakeOperator], options: dict[str, Any]) -> None:
+def test_each_task_has_a_doc_and_a_link(
+    kind: type[operators.KrakeOperator], options: dict[str, Any]
+) -> None:
     task = kind(task_id="one", **options)
     assert task.doc_md == TASK_DOCS[kind.stage_name].doc_md
     assert kind(task_id="two", doc_md="mine", **options).doc_md == "mine"
@@ -50,9 +52,13 @@ def test_each_task_has_a_doc_and_a_link(kind: type[operators.KrakeOperator], opt
 
 
 @pytest.mark.parametrize("base", ["http://localhost:8080/", "https://example.org/airflow"])
-def test_the_link_leads_to_the_tab_below_the_address_of_airflow(monkeypatch: pytest.MonkeyPatch, base: str) -> None:
+def test_the_link_leads_to_the_tab_below_the_address_of_airflow(
+    monkeypatch: pytest.MonkeyPatch, base: str
+) -> None:
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", base)
-    key = SimpleNamespace(dag_id="a_crawl", run_id="manual__2026-01-01T00:00:00+00:00", task_id="iteration_1.crawl.n")
+    key = SimpleNamespace(
+        dag_id="a_crawl", run_id="manual__2026-01-01T00:00:00+00:00", task_id="iteration_1.crawl.n"
+    )
     path = operators.KrakeLink().get_link(cast("Any", None), ti_key=key)
     run = "manual__2026-01-01T00%3A00%3A00%2B00%3A00"
     below = "/airflow" if base.endswith("airflow") else ""

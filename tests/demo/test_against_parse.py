@@ -21,7 +21,14 @@ def read_links(url: str, mime: str | None, content: bytes) -> list[tuple[str, st
             target = resolve(page.base, link.href)
         except UrlError:
             continue
-        found.append((target, link.element, link.rel, link.followable and not (link.nofollow or page.nofollow)))
+        found.append(
+            (
+                target,
+                link.element,
+                link.rel,
+                link.followable and not (link.nofollow or page.nofollow),
+            )
+        )
     return found
 
 
@@ -36,7 +43,9 @@ def test_links_read_from_the_bytes_are_the_links_of_the_model(seed: int) -> None
         if detect_mime(declared, content) != "text/html":
             assert not resource.links
             continue
-        followed = not resource.nofollow or any(name == "X-Robots-Tag" for name, _ in resource.headers)
+        followed = not resource.nofollow or any(
+            name == "X-Robots-Tag" for name, _ in resource.headers
+        )
         expected = [
             (web.url(link.target, PORT), link.element, link.rel, link.followed and followed)
             for link in resource.links

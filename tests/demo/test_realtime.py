@@ -33,9 +33,23 @@ class Running:
 
     def __init__(self, directory: Path) -> None:
         config = directory / "realtime.yml"
-        text = CONFIG.read_text().replace("../data", str(directory)).replace("127.0.0.1:8095", "127.0.0.1:0")
+        text = (
+            CONFIG.read_text()
+            .replace("../data", str(directory))
+            .replace("127.0.0.1:8095", "127.0.0.1:0")
+        )
         config.write_text(text.replace("host_delay_s: 0.3", "host_delay_s: 0.0"))
-        command = ["-m", "demo", "realtime", "--config", str(config), "--listen", "127.0.0.1:0", "--sites", "1"]
+        command = [
+            "-m",
+            "demo",
+            "realtime",
+            "--config",
+            str(config),
+            "--listen",
+            "127.0.0.1:0",
+            "--sites",
+            "1",
+        ]
         self.process = subprocess.Popen(
             [sys.executable, *command, "--pages-per-site", "2"],
             cwd=ROOT,
@@ -71,9 +85,13 @@ def running(tmp_path: Path) -> Iterator[Running]:
         found.process.communicate()
 
 
-def test_a_typed_url_ends_in_a_document_and_ctrl_c_ends_everything(running: Running, tmp_path: Path) -> None:
+def test_a_typed_url_ends_in_a_document_and_ctrl_c_ends_everything(
+    running: Running, tmp_path: Path
+) -> None:
     service, token, url = running.value("service"), running.value("token"), running.value("try")
-    with httpx.Client(base_url=running.value("page"), follow_redirects=True, timeout=LIMIT_S) as browser:
+    with httpx.Client(
+        base_url=running.value("page"), follow_redirects=True, timeout=LIMIT_S
+    ) as browser:
         answer = browser.post("/", data={"url": url})
         end_s = time.monotonic() + LIMIT_S
         while answer.headers["More"] == "1" and time.monotonic() < end_s:
@@ -90,7 +108,9 @@ def test_a_typed_url_ends_in_a_document_and_ctrl_c_ends_everything(running: Runn
             browser.post("/", data={"url": url.replace("x/chain-1", "private/secret.html")}).text
         )
     assert httpx.get(f"{service}/v1/pages", params={"url": url}).status_code == 401
-    answer = httpx.get(f"{service}/v1/pages", params={"url": url}, headers={"Authorization": f"Bearer {token}"})
+    answer = httpx.get(
+        f"{service}/v1/pages", params={"url": url}, headers={"Authorization": f"Bearer {token}"}
+    )
     assert answer.json()["state"] == "known"
     rest = running.interrupt()
     assert rest.splitlines()[-1] == "Stopped."
@@ -104,13 +124,19 @@ HOSTILE = "<script>alert(1)</script>\u202e"
 
 
 def page(**fields: object) -> Page:
-    hop = Hop(url=HOSTILE, key="00", outcome="ok", status=200, time_ms=1_700_000_000_100, duration_ms=5)
+    hop = Hop(
+        url=HOSTILE, key="00", outcome="ok", status=200, time_ms=1_700_000_000_100, duration_ms=5
+    )
     given = {"url": HOSTILE, "outcome": "ok", "final_url": HOSTILE, "hops": [hop], **fields}
-    return Page(url=HOSTILE, state="known", fetched_ms=1_700_000_000_200, document=Document(**given))  # type: ignore[arg-type]
+    return Page(
+        url=HOSTILE, state="known", fetched_ms=1_700_000_000_200, document=Document(**given)
+    )  # type: ignore[arg-type]
 
 
 def test_text_of_pages_is_shown_as_text() -> None:
-    watched = Watched(page=page(facts={"title": HOSTILE, "image": "javascript:1", "sources": {"title": HOSTILE}}))
+    watched = Watched(
+        page=page(facts={"title": HOSTILE, "image": "javascript:1", "sources": {"title": HOSTILE}})
+    )
     answer = shown(HOSTILE, watched, [(HOSTILE, HOSTILE)], is_part=False)
     html = bytes(answer.body).decode()
     assert html.count("<script>") == 1, "the page's own"
@@ -118,7 +144,9 @@ def test_text_of_pages_is_shown_as_text() -> None:
     policy = answer.headers["Content-Security-Policy"]
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
     assert "unsafe" not in policy
-    assert answer.headers["Referrer-Policy"] == "same-origin", "else browsers hide the origin of the page's own form"
+    assert answer.headers["Referrer-Policy"] == "same-origin", (
+        "else browsers hide the origin of the page's own form"
+    )
 
 
 def test_times_are_since_the_submission() -> None:
@@ -132,9 +160,12 @@ def test_times_are_since_the_submission() -> None:
 
 
 @pytest.mark.parametrize(
-    ("image", "state", "text"), [(None, "later", "asked for"), ({"outcome": "ok", "width": 7}, "done", "width 7")]
+    ("image", "state", "text"),
+    [(None, "later", "asked for"), ({"outcome": "ok", "width": 7}, "done", "width 7")],
 )
-def test_the_picture_is_a_stage_of_its_own(image: dict[str, object] | None, state: str, text: str) -> None:
+def test_the_picture_is_a_stage_of_its_own(
+    image: dict[str, object] | None, state: str, text: str
+) -> None:
     last = stages_of(Watched(page=page(facts={"image": "http://a.example/i"}, image=image)))[-1]
     assert (last.name, last.state) == ("Picture", state)
     assert text in last.text
@@ -175,7 +206,9 @@ def test_other_pages_cannot_submit(headers: dict[str, str], status: int) -> None
 
 def test_a_problem_of_the_service_is_shown() -> None:
     submit = {"content": b"url=http://a/", "follow_redirects": True}
-    too_long, problem, form = asked([("POST", {"content": b"x" * 100_000}), ("POST", submit), ("GET", {})])
+    too_long, problem, form = asked(
+        [("POST", {"content": b"x" * 100_000}), ("POST", submit), ("GET", {})]
+    )
     assert too_long.status_code == 413
     assert "the service does not answer" in problem.text
     assert form.text.count("<li>") == len(EXAMPLES)

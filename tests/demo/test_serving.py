@@ -21,7 +21,12 @@ from demo.__main__ import main
 from demo.server import bind
 
 WEB = SynthWeb(seed=11, sites=3, pages_per_site=25)
-DECODERS = {"gzip": gzip.decompress, "br": brotli.decompress, "deflate": zlib.decompress, None: bytes}
+DECODERS = {
+    "gzip": gzip.decompress,
+    "br": brotli.decompress,
+    "deflate": zlib.decompress,
+    None: bytes,
+}
 
 
 def ask(url: str, method: str = "GET", **headers: str) -> tuple[http.client.HTTPResponse, bytes]:
@@ -51,7 +56,10 @@ def test_every_url_answers_as_the_model_says(serving: Serving) -> None:
 def test_codings_only_where_the_client_accepts_them(serving: Serving) -> None:
     url = serving.url(1, "/x/gzip-chunked.html")
     coded, _ = ask(url, **{"Accept-Encoding": "gzip"})
-    assert (coded.getheader("Content-Encoding"), coded.getheader("Transfer-Encoding")) == ("gzip", "chunked")
+    assert (coded.getheader("Content-Encoding"), coded.getheader("Transfer-Encoding")) == (
+        "gzip",
+        "chunked",
+    )
     plain, body = ask(url, **{"Accept-Encoding": "identity"})
     assert plain.getheader("Content-Encoding") is None
     assert body == WEB.resource(Target(1, "/x/gzip-chunked.html")).content(serving.port)
@@ -116,7 +124,10 @@ def test_all_addresses_have_one_port_and_a_taken_one_is_named() -> None:
     sockets = bind(["127.0.8.1", "127.0.8.2"])
     try:
         port = sockets[0].getsockname()[1]
-        assert [opened.getsockname() for opened in sockets] == [("127.0.8.1", port), ("127.0.8.2", port)]
+        assert [opened.getsockname() for opened in sockets] == [
+            ("127.0.8.1", port),
+            ("127.0.8.2", port),
+        ]
         with pytest.raises(KrakeError, match=rf"127\.0\.8\.2:{port}: cannot be listened on"):
             bind(["127.0.8.3", "127.0.8.2"], port)
     finally:
@@ -125,7 +136,17 @@ def test_all_addresses_have_one_port_and_a_taken_one_is_named() -> None:
 
 
 def test_command_line_serves_until_interrupted() -> None:
-    command = [sys.executable, "-m", "demo", "serve", "--sites", "1", "--pages-per-site", "3", "--plain"]
+    command = [
+        sys.executable,
+        "-m",
+        "demo",
+        "serve",
+        "--sites",
+        "1",
+        "--pages-per-site",
+        "3",
+        "--plain",
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         said = json.loads(process.stdout.readline())
         assert ask(said["seeds"][0])[0].status == 200
@@ -163,7 +184,14 @@ def request_at(start: float, end: float, host: str = "a:1") -> LoggedRequest:
 
 
 def test_closest_gap_runs_from_the_end_of_any_earlier_answer() -> None:
-    log = RequestLog.of([request_at(5.0, 5.1), request_at(0.0, 3.0), request_at(1.0, 1.1, "b:1"), request_at(3.5, 3.6)])
+    log = RequestLog.of(
+        [
+            request_at(5.0, 5.1),
+            request_at(0.0, 3.0),
+            request_at(1.0, 1.1, "b:1"),
+            request_at(3.5, 3.6),
+        ]
+    )
     assert log.closest_gap_s("a:1") == pytest.approx(0.5)
     assert log.closest_gap_s("b:1") == float("inf")
     assert log.closest_starts_s() == pytest.approx(1.0)

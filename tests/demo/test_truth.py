@@ -84,7 +84,9 @@ def test_arcs_count_unfollowed_links_between_crawled_pages_only(truth: Truth) ->
     assert (url(0, "/x/spellings.html"), url(0, "/x/~caf%C3%A9/a%20b/spelled.html")) in truth.arcs
     assert all(source != target for source, target in truth.arcs)
     hidden = [pair for pair in truth.arcs if pair[0] == url(0, "/x/meta-nofollow.html")]
-    assert len(hidden) == 1  # recorded though not followed; its other link leads to a page never crawled
+    assert (
+        len(hidden) == 1
+    )  # recorded though not followed; its other link leads to a page never crawled
 
 
 def test_rounds_fetch_what_earlier_rounds_found(truth: Truth) -> None:

@@ -105,7 +105,10 @@ def test_impossible_sizes_are_refused(sizes: tuple[int, int]) -> None:
 
 def test_calendar_has_no_end_and_no_other_spelling() -> None:
     web = SynthWeb(1, 2, 5, calendar=True)
-    assert web.resource(Target(0, "/calendar?month=123456")).links[0].target.path == "/calendar?month=123457"
+    assert (
+        web.resource(Target(0, "/calendar?month=123456")).links[0].target.path
+        == "/calendar?month=123457"
+    )
     assert web.resource(Target(0, "/calendar?month=01")) is None
     assert web.resource(Target(1, "/calendar?month=1")) is None
     shallow = web.truth(PORT, options=TruthOptions(max_depth=9))

@@ -23,7 +23,9 @@ def weights_of(pages: list[Counter[str]], least_pages: int) -> dict[str, int]:
     count = len(pages)
     if count < least_pages:
         return dict.fromkeys(["", *have], 100)
-    idf = {word: math.log((1 + count) / (1 + n)) + 1 for word, n in have.items()} | {"": math.log(1 + count) + 1}
+    idf = {word: math.log((1 + count) / (1 + n)) + 1 for word, n in have.items()} | {
+        "": math.log(1 + count) + 1
+    }
     return {word: round(100 * weight) for word, weight in idf.items()}
 
 
@@ -36,9 +38,16 @@ def brute_force(texts: Texts, least: float, least_pages: float = math.inf) -> Pa
     hosts: dict[str, list[str]] = {}
     for url in words:
         hosts.setdefault(str(urlsplit(url).hostname), []).append(url)
-    places = {word: n for n, word in enumerate(sorted({word for found in words.values() for word in found}))}
-    counts = {host: np.array([_row(words[url], places) for url in urls]) for host, urls in hosts.items()}
-    of_hosts = {host: weights_of([words[url] for url in urls], least_pages) for host, urls in hosts.items()}
+    places = {
+        word: n
+        for n, word in enumerate(sorted({word for found in words.values() for word in found}))
+    }
+    counts = {
+        host: np.array([_row(words[url], places) for url in urls]) for host, urls in hosts.items()
+    }
+    of_hosts = {
+        host: weights_of([words[url] for url in urls], least_pages) for host, urls in hosts.items()
+    }
     weights = {host: _weights(found, places) for host, found in of_hosts.items()}
     pairs: Pairs = {}
     for one, urls in hosts.items():
@@ -52,7 +61,8 @@ def brute_force(texts: Texts, least: float, least_pages: float = math.inf) -> Pa
                 for row, column in zip(*map(np.ndarray.tolist, np.nonzero(near)), strict=True):
                     if one < other or row < column:
                         exact = int(dots[row, column]) / math.sqrt(
-                            int((first[row] * first[row]).sum()) * int((second[column] * second[column]).sum())
+                            int((first[row] * first[row]).sum())
+                            * int((second[column] * second[column]).sum())
                         )
                         if exact >= least:
                             pairs[urls[row], others[column]] = exact

@@ -31,7 +31,12 @@ from tests.export.crawls import Capture, CrawlMaker, key
 from tests.forked import run_forked
 from tests.stores import stores_on
 
-SECURE, PLAIN, LONG, ESCAPED = "https://a.example/", "http://a.example/", "http://a.example/xx", "http://a.example/%41"
+SECURE, PLAIN, LONG, ESCAPED = (
+    "https://a.example/",
+    "http://a.example/",
+    "http://a.example/xx",
+    "http://a.example/%41",
+)
 OTHER, SUB = "http://b.example/", "http://www.a.example/"
 EARLIER, LATER = sorted(["http://b.example/1", "http://b.example/2"], key=key)
 A, B, C = "http://a.example/", "http://b.example/", "http://c.example/"
@@ -41,16 +46,23 @@ TEN = "one two three four five six seven eight nine ten"
 def stores_of(config: Config, export: str = "keep", **options: Any) -> Stores:
     config = replace(config, frontier=replace(config.frontier, order="crawldb"))
     config = replace(config, export=replace(config.export, duplicates=export))
-    return stores_on(open_storage(config), replace(config, duplicates=replace(config.duplicates, **options)))
+    return stores_on(
+        open_storage(config), replace(config, duplicates=replace(config.duplicates, **options))
+    )
 
 
-def known(url: str, signature: bytes | None = b"same", status: str = "fetched", **fields: Any) -> dict[str, Any]:
+def known(
+    url: str, signature: bytes | None = b"same", status: str = "fetched", **fields: Any
+) -> dict[str, Any]:
     fields = {"fetch_status": "fetched", "fetched_time": T, **fields}
     return row_of(url, status=status, signature=signature, **fields)
 
 
 def statuses(stores: Stores) -> dict[str, str]:
-    return {url: row["status"] for url, row in Crawl(stores).rows(mark_duplicates(stores, now=NOW)).items()}
+    return {
+        url: row["status"]
+        for url, row in Crawl(stores).rows(mark_duplicates(stores, now=NOW)).items()
+    }
 
 
 def duplicates(stores: Stores) -> set[str]:
@@ -67,7 +79,14 @@ def duplicates(stores: Stores) -> set[str]:
         (known(LONG), known(ESCAPED)),
         (known(LATER), known(EARLIER)),
     ],
-    ids=["score", "newest visit", "visited at all", "https", "length of the decoded URL", "smallest key"],
+    ids=[
+        "score",
+        "newest visit",
+        "visited at all",
+        "https",
+        "length of the decoded URL",
+        "smallest key",
+    ],
 )
 def test_which_one_stays(config: Config, worse: dict[str, Any], better: dict[str, Any]) -> None:
     """Each rule where the rules before it do not decide, and those after it would decide otherwise."""
@@ -77,11 +96,23 @@ def test_which_one_stays(config: Config, worse: dict[str, Any], better: dict[str
 
 
 def test_only_what_has_content_has_duplicates(config: Config) -> None:
-    rest = ("unfetched", "redirected_temporary", "redirected_permanent", "gone", "parse_failed", "orphan")
+    rest = (
+        "unfetched",
+        "redirected_temporary",
+        "redirected_permanent",
+        "gone",
+        "parse_failed",
+        "orphan",
+    )
     stores = stores_of(config)
-    others = [known(f"http://{status[:4]}{number}.example/", status=status) for number, status in enumerate(rest)]
+    others = [
+        known(f"http://{status[:4]}{number}.example/", status=status)
+        for number, status in enumerate(rest)
+    ]
     unknown = [known("http://x.example/", None), known("http://y.example/", None)]
-    leave_version(stores, 1, [*others, *unknown, known(A, status="not_modified", fetch_status="not_modified")])
+    leave_version(
+        stores, 1, [*others, *unknown, known(A, status="not_modified", fetch_status="not_modified")]
+    )
     found = statuses(stores)
     assert [found[row["url"]] for row in [*others, *unknown]] == [*rest, "fetched", "fetched"]
     assert found[A] == "not_modified"
@@ -90,9 +121,13 @@ def test_only_what_has_content_has_duplicates(config: Config) -> None:
 @pytest.mark.parametrize(
     ("among", "found"), [("none", {OTHER, PLAIN, SUB}), ("domain", {PLAIN, SUB}), ("host", {PLAIN})]
 )
-def test_one_stays_of_all_or_of_a_domain_or_of_a_host(config: Config, among: str, found: set[str]) -> None:
+def test_one_stays_of_all_or_of_a_domain_or_of_a_host(
+    config: Config, among: str, found: set[str]
+) -> None:
     stores = stores_of(config, among=among)
-    leave_version(stores, 1, [known(SECURE), known(PLAIN), known(OTHER), known(SUB, domain="a.example")])
+    leave_version(
+        stores, 1, [known(SECURE), known(PLAIN), known(OTHER), known(SUB, domain="a.example")]
+    )
     assert duplicates(stores) == found
 
 
@@ -102,9 +137,14 @@ def test_other_columns_stay_and_what_was_done_is_not_done_again(config: Config) 
     first = mark_duplicates(stores, now=NOW)
     assert (first.number, mark_duplicates(stores, now=NOW).number) == (2, 2)
     rows = Crawl(stores).rows(first)
-    assert {url: {**row, "status": "fetched"} for url, row in rows.items()} == {A: known(A), B: known(B)}
+    assert {url: {**row, "status": "fetched"} for url, row in rows.items()} == {
+        A: known(A),
+        B: known(B),
+    }
     assert mark_duplicates(stores_of(config, among="host"), now=NOW).number == 3
-    assert duplicates(stores_of(config, among="host")) == set(), "a duplicate of before has its status of visits again"
+    assert duplicates(stores_of(config, among="host")) == set(), (
+        "a duplicate of before has its status of visits again"
+    )
 
 
 def test_a_duplicate_that_changes_is_none_any_more_over_rounds(config: Config) -> None:
@@ -115,7 +155,9 @@ def test_a_duplicate_that_changes_is_none_any_more_over_rounds(config: Config) -
 
     def round_of(day: int, **bodies: str) -> dict[str, str]:
         urls = {"a": A, "b": B, "c": C}
-        crawl.segment(T + day * DAY, [Visit(urls[name], body=body) for name, body in bodies.items()])
+        crawl.segment(
+            T + day * DAY, [Visit(urls[name], body=body) for name, body in bodies.items()]
+        )
         return {url: row["status"] for url, row in crawl.rows(update(stores, now=NOW)).items()}
 
     round_of(0, a="x", b="x", c="x")
@@ -162,7 +204,9 @@ def captured(stores: Stores) -> Stores:
     """Three pages that say the same, taken in."""
     maker = CrawlMaker(Path(stores.config.dfs_primary))
     place = maker.segment(str(T), "node-a", [Capture(url, b"x", time=T) for url in (A, B, C)])
-    rows = [{**row, "digest": b"x" * 20} for row in pq.read_table(place / "pages.parquet").to_pylist()]
+    rows = [
+        {**row, "digest": b"x" * 20} for row in pq.read_table(place / "pages.parquet").to_pylist()
+    ]
     pq.write_table(pa.Table.from_pylist(rows, PAGES_SCHEMA), place / "pages.parquet")
     update(stores, now=NOW)
     return stores
@@ -175,12 +219,16 @@ def test_duplicates_leave_the_export_by_option(config: Config) -> None:
     assert len(gone) == 2
     assert exported(stores, "drop") == set(map(key, (A, B, C))) - gone
     assert exported(keeping, "keep") == set(map(key, (A, B, C)))
-    assert exported(stores, "before") == set(map(key, (A, B, C))), "it has the statuses with which it was begun"
+    assert exported(stores, "before") == set(map(key, (A, B, C))), (
+        "it has the statuses with which it was begun"
+    )
     with pytest.raises(OutputConflictError):
         exported(keeping, "drop")
 
 
-def test_an_export_goes_on_with_the_statuses_it_was_begun_with_or_says_that_they_are_gone(config: Config) -> None:
+def test_an_export_goes_on_with_the_statuses_it_was_begun_with_or_says_that_they_are_gone(
+    config: Config,
+) -> None:
     stores = captured(stores_of(config, "drop"))
     exported(stores, "x")
     folder = Path(config.dfs_primary) / "export" / "x"
@@ -191,7 +239,9 @@ def test_an_export_goes_on_with_the_statuses_it_was_begun_with_or_says_that_they
     assert exported(stores, "x") == set(map(key, (A, B, C)))
     (folder / "pages.parquet").unlink()
     (Path(config.dfs_primary) / "crawl" / "crawldb" / "1" / "part-00000.parquet").unlink()
-    with pytest.raises(PathNotFoundError, match=r"crawldb/1/part-00000.parquet, which was deleted since; move"):
+    with pytest.raises(
+        PathNotFoundError, match=r"crawldb/1/part-00000.parquet, which was deleted since; move"
+    ):
         exported(stores, "x")
 
 
@@ -208,4 +258,7 @@ def test_killed_and_run_again_the_same_ones_are_duplicates(config: Config, step:
     assert duplicates(stores) == {LONG}
     assert mark_duplicates(stores, now=NOW).number == 2
     sweep(stores)
-    assert sorted(entry.name for entry in stores.storage.list(stores.crawl.at("crawldb"))) == ["1", "2"]
+    assert sorted(entry.name for entry in stores.storage.list(stores.crawl.at("crawldb"))) == [
+        "1",
+        "2",
+    ]

@@ -66,7 +66,9 @@ def web() -> Web:
     return make_web(1)
 
 
-def test_brute_force_on_2000_pages_finds_no_other_pairs_and_few_more(config: Config, web: Web) -> None:
+def test_brute_force_on_2000_pages_finds_no_other_pairs_and_few_more(
+    config: Config, web: Web
+) -> None:
     """200 pairs, three of four at a cosine of 0.85 to 0.95; mirrors; hosts with a template."""
     stores = stores_of(config)
     leave(stores, web.texts)
@@ -88,13 +90,20 @@ def test_brute_force_on_2000_pages_finds_no_other_pairs_and_few_more(config: Con
 
 @pytest.mark.parametrize(
     ("weights", "seed"),
-    [("idf", 1), *(pytest.param(*case, marks=pytest.mark.slow) for case in [("idf", 2), ("counts", 1)])],
+    [
+        ("idf", 1),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in [("idf", 2), ("counts", 1)]),
+    ],
 )
 def test_brute_force_on_sites_with_templates_finds_no_other_pairs_and_few_more(
     config: Config, monkeypatch: pytest.MonkeyPatch, weights: str, seed: int
 ) -> None:
     """Hosts of 5 to 200 pages, with copies within a host and on other hosts."""
-    stores, joined, join = stores_of(config, weights=weights), dict[frozenset[bytes], float](), Groups.join
+    stores, joined, join = (
+        stores_of(config, weights=weights),
+        dict[frozenset[bytes], float](),
+        Groups.join,
+    )
 
     def noted(groups: Groups, one: bytes, other: bytes, near: float) -> None:
         joined[frozenset((one, other))] = near
@@ -122,7 +131,9 @@ def test_a_template_makes_no_pages_alike_and_no_copy_is_lost(config: Config) -> 
         leave(stores, table.texts)
         rows = rows_of(stores, find_near(stores, now=NOW))
         groups = {row["key"]: row["group_key"] for row in rows}
-        together = [groups.get(key(one), one) == groups.get(key(other), other) for one, other in table.pairs]
+        together = [
+            groups.get(key(one), one) == groups.get(key(other), other) for one, other in table.pairs
+        ]
         found[weights] = Counter(zip(table.are_copies, together, strict=True))
     assert found["idf"] == {(True, True): 200, (False, False): 200}
     assert found["counts"][False, True] > 50
@@ -141,7 +152,9 @@ def test_scripts_without_spaces_are_compared_by_bigrams(config: Config) -> None:
             text[place] = rng.choice(letters)
         texts[f"http://zh.example/copy-{number}"] = "".join(text)
     leave(stores, texts)
-    pairs = [[f"http://zh.example/{number}", f"http://zh.example/copy-{number}"] for number in range(60)]
+    pairs = [
+        [f"http://zh.example/{number}", f"http://zh.example/copy-{number}"] for number in range(60)
+    ]
     assert sum(group in pairs for group in groups_of(stores)) >= 59
 
 
@@ -150,7 +163,13 @@ def test_groups_are_those_that_pairs_connect(config: Config) -> None:
     stores = stores_of(config)
     again = "ten nine eight seven six five four three two one"
     other = TEN.replace("ten", "eleven")
-    texts = {A: TEN, B: again, C: other, D: other.replace("one", "twelve"), "http://e.example/": "something else"}
+    texts = {
+        A: TEN,
+        B: again,
+        C: other,
+        D: other.replace("one", "twelve"),
+        "http://e.example/": "something else",
+    }
     leave(stores, {**texts, "http://f.example/": "", "http://g.example/": ""})
     assert groups_of(stores) == [sorted([A, B, C, D])]
     rows = {row["url"]: row for row in rows_of(stores, find_near(stores, now=NOW))}
@@ -164,7 +183,10 @@ def test_texts_that_are_not_there_yet_are_made_of_the_segments(config: Config) -
     stores = stores_of(replace(config, text=TextConfig(processes=1)))
     pages = {A: "a page about cats", B: "a page about cats", C: "all of it is about dogs"}
     maker = CrawlMaker(Path(config.dfs_primary))
-    captures = [Capture(url, f"<html><body><p>{text}</p></body></html>".encode()) for url, text in pages.items()]
+    captures = [
+        Capture(url, f"<html><body><p>{text}</p></body></html>".encode())
+        for url, text in pages.items()
+    ]
     maker.segment(str(FOLDER), "node-a", captures)
     assert groups_of(stores) == [[A, B]]
     assert find_near(stores, now=NOW).manifest["pages"] == 3
@@ -218,7 +240,10 @@ def test_bands_are_the_same_on_every_machine() -> None:
     """Else candidates would depend on where a version was made. By hand: gcc 12 on x86-64."""
     words, weights = np.arange(1, 11), np.full(10, 100)
     [bands] = bands_of(np.array([0, 10]), words, weights)
-    assert bands_of(np.array([0, 10, 20]), np.tile(words[::-1], 2), np.full(20, 7)) == [bands, bands]
+    assert bands_of(np.array([0, 10, 20]), np.tile(words[::-1], 2), np.full(20, 7)) == [
+        bands,
+        bands,
+    ]
     assert len(bands) == 5 * BANDS
     assert bands[:30] == "436088d13f8cc0f0007739c2023032"
 
@@ -229,9 +254,14 @@ def test_bits_agree_as_the_angle_says() -> None:
     words, one = rng.integers(-(1 << 62), 1 << 62, 400), rng.integers(1, 50, 400)
     for share in (0.1, 0.3, 0.6):
         other = np.where(rng.random(400) < share, rng.integers(1, 50, 400) * 3, one)
-        bits = [int(bands, 16) for bands in bands_of(np.array([0, 400, 800]), np.tile(words, 2), np.r_[one, other])]
+        bits = [
+            int(bands, 16)
+            for bands in bands_of(np.array([0, 400, 800]), np.tile(words, 2), np.r_[one, other])
+        ]
         angle = math.acos(one @ other / math.sqrt(int(one @ one) * int(other @ other)))
-        assert (bits[0] ^ bits[1]).bit_count() / (20 * BANDS) == pytest.approx(angle / math.pi, abs=0.05)
+        assert (bits[0] ^ bits[1]).bit_count() / (20 * BANDS) == pytest.approx(
+            angle / math.pi, abs=0.05
+        )
 
 
 def test_groups_do_not_depend_on_the_order_of_pairs() -> None:
@@ -289,7 +319,9 @@ def test_killed_and_run_again_it_is_the_same(config: Config, step: str) -> None:
     stores.storage.delete(version.path)
     assert sums(find_near(stores, now=NOW)) == sums(version)
     sweep(stores)
-    assert not [entry.name for entry in stores.storage.list(again.folder) if entry.name.startswith(".")]
+    assert not [
+        entry.name for entry in stores.storage.list(again.folder) if entry.name.startswith(".")
+    ]
 
 
 def find_and_die(config: Config, step: str) -> None:
@@ -317,6 +349,8 @@ def test_damaged_texts_are_named_with_what_to_do(config: Config, damage: str) ->
         path.write_bytes(data)
     else:
         pq.write_table(TEXT_SCHEMA.empty_table().select(["key", "time"]), path)
-    with pytest.raises(DamagedFileError, match=r"text-\w+\.parquet.*move it away, and run this again"):
+    with pytest.raises(
+        DamagedFileError, match=r"text-\w+\.parquet.*move it away, and run this again"
+    ):
         find_near(stores, now=NOW)
     assert Versions(stores, DUPLICATES).newest() is None

@@ -54,13 +54,23 @@ def test_small_hosts_and_texts_that_many_hosts_have_make_no_mirrors(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("crawl_lib.duplicates.reports.MOST_HOSTS", 3)
-    few = {f"http://{host}.example/{n}": f"text number{n} of two hosts" for host in "ab" for n in range(4)}
-    many = {f"http://{host}.example/{n}": f"one text number{n} of four hosts" for host in "cdef" for n in range(6)}
+    few = {
+        f"http://{host}.example/{n}": f"text number{n} of two hosts"
+        for host in "ab"
+        for n in range(4)
+    }
+    many = {
+        f"http://{host}.example/{n}": f"one text number{n} of four hosts"
+        for host in "cdef"
+        for n in range(6)
+    }
     leave(stores, {**few, **many})
     assert find_mirrors(stores) == []
 
 
-def test_a_line_counts_once_a_page_and_is_a_template_from_half_of_the_pages_on(stores: Stores) -> None:
+def test_a_line_counts_once_a_page_and_is_a_template_from_half_of_the_pages_on(
+    stores: Stores,
+) -> None:
     texts = {f"http://a.example/{n}": f"own text number{n}" for n in range(12)}
     for number in range(6):
         texts[f"http://a.example/{number}"] += "\nHalf \t of them\n\nHalf of them"

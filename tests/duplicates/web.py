@@ -48,7 +48,9 @@ def lines(words: list[str]) -> str:
     return "\n".join(" ".join(words[start : start + 20]) for start in range(0, len(words), 20))
 
 
-def make_web(seed: int, *, mirrors: int = 20, pairs: int = 200, templates: int = 10, others: int = 1100) -> Web:
+def make_web(
+    seed: int, *, mirrors: int = 20, pairs: int = 200, templates: int = 10, others: int = 1100
+) -> Web:
     """2,000 pages: mirrors of 9 pages, one of which differs; pairs; hosts of 14 pages with a template; others."""
     rng, web = random.Random(seed), Web()
     for number in range(mirrors):
@@ -61,7 +63,9 @@ def make_web(seed: int, *, mirrors: int = 20, pairs: int = 200, templates: int =
     for number in range(pairs):
         words = text_of(rng)
         web.texts[f"http://one{number % 50}.example/{number}"] = lines(words)
-        web.texts[f"http://two{number % 40}.example/{number}"] = lines(edited(rng, words, rng.randint(17, 55)))
+        web.texts[f"http://two{number % 40}.example/{number}"] = lines(
+            edited(rng, words, rng.randint(17, 55))
+        )
     for number in range(templates * 14):
         text = "\n".join([*TEMPLATE, lines(text_of(rng))])
         web.texts[f"http://t{number % templates}.example/{number}"] = text
@@ -106,7 +110,9 @@ def make_table(seed: int) -> Table:
         boilerplate = boilerplates[number % 20]
         is_copy, body = number < 200, text_of(rng, 60)
         table.texts[one] = lines(boilerplate + body)
-        table.texts[other] = lines(boilerplate + (edited(rng, body, 2) if is_copy else text_of(rng, 60)))
+        table.texts[other] = lines(
+            boilerplate + (edited(rng, body, 2) if is_copy else text_of(rng, 60))
+        )
         table.pairs.append((one, other))
         table.are_copies.append(is_copy)
     return table
@@ -115,12 +121,17 @@ def make_table(seed: int) -> Table:
 def leave(stores: Stores, texts: Texts, folder: int = FOLDER) -> Crawl:
     """A segment of such pages, with its table of texts; its `digest` of a page is of the text."""
     crawl = Crawl(stores)
-    crawl.segment(folder, [Visit(url, body=text, more={"mime_detected": "text/html"}) for url, text in texts.items()])
+    crawl.segment(
+        folder,
+        [Visit(url, body=text, more={"mime_detected": "text/html"}) for url, text in texts.items()],
+    )
     [segment] = [one for one in stores.crawl.segments() if one.folder == str(folder)]
     place = Path(stores.config.dfs_primary) / text_table(stores, segment)
     place.parent.mkdir(parents=True)
     rows = [row_of(url, text, folder + 10) for url, text in texts.items()]
-    pq.write_table(pa.Table.from_pylist(rows, TEXT_SCHEMA), place, compression="zstd", write_page_checksum=True)
+    pq.write_table(
+        pa.Table.from_pylist(rows, TEXT_SCHEMA), place, compression="zstd", write_page_checksum=True
+    )
     return crawl
 
 

@@ -27,7 +27,9 @@ _THREADS = ThreadPoolExecutor(64, "node")
 """A thread keeps the fork server of its last take (`crawl_lib.worker`), whose modules take a quarter second to load."""
 
 
-def make_config(directory: Path, *, nodes: int, routing: str = "host", **sections: dict[str, Any]) -> Config:
+def make_config(
+    directory: Path, *, nodes: int, routing: str = "host", **sections: dict[str, Any]
+) -> Config:
     """A config whose files all lie below `directory`; loopback is allowed, delays are short, one process a node.
 
     `sections`: options that differ, by section: `fetch={"host_delay_s": 0.1}`.
@@ -84,12 +86,18 @@ class Result:
     def manifests(self) -> list[dict[str, Any]]:
         return [json.loads((segment / "manifest.json").read_text()) for segment in self.segments()]
 
-    def rows(self, table: str, columns: Sequence[str], segment: Path | None = None) -> list[dict[str, Any]]:
+    def rows(
+        self, table: str, columns: Sequence[str], segment: Path | None = None
+    ) -> list[dict[str, Any]]:
         """Rows of `pages` or `links` of one or of all segments."""
         rows: list[dict[str, Any]] = []
         for path in [segment] if segment else self.segments():
             if (path / f"{table}.parquet").exists():  # a node that took no URL has no tables
-                rows += pq.ParquetFile(path / f"{table}.parquet").read(columns=list(columns)).to_pylist()
+                rows += (
+                    pq.ParquetFile(path / f"{table}.parquet")
+                    .read(columns=list(columns))
+                    .to_pylist()
+                )
         return rows
 
     def taken(self) -> list[Path]:
@@ -99,11 +107,17 @@ class Result:
 
     def visited(self) -> Counter[str]:
         """How many final rows of `pages` each URL has."""
-        return Counter(row["url"] for row in self.rows("pages", ["url", "retry_at"]) if row["retry_at"] is None)
+        return Counter(
+            row["url"] for row in self.rows("pages", ["url", "retry_at"]) if row["retry_at"] is None
+        )
 
     def retried(self) -> Counter[str]:
         """How many rows each URL has that say when it is tried again."""
-        return Counter(row["url"] for row in self.rows("pages", ["url", "retry_at"]) if row["retry_at"] is not None)
+        return Counter(
+            row["url"]
+            for row in self.rows("pages", ["url", "retry_at"])
+            if row["retry_at"] is not None
+        )
 
     def outcomes(self) -> dict[str, str]:
         rows = self.rows("pages", ["url", "outcome", "retry_at"])
@@ -145,7 +159,10 @@ class Result:
     def contents(self) -> dict[str, bytes]:
         """SHA-1 of each page in the content file."""
         with ContentReader(self._exported("content"), self._exported("offsets")) as pages:
-            return {url: hashlib.sha1(page).digest() for url, page in zip(self.node_urls(), pages, strict=True)}
+            return {
+                url: hashlib.sha1(page).digest()
+                for url, page in zip(self.node_urls(), pages, strict=True)
+            }
 
     def warcs(self) -> list[Path]:
         return sorted(self.crawl_dir.glob("[0-9]*/[!.]*/*.warc.gz"))
@@ -167,10 +184,16 @@ def run_crawl(
     finalizer.
     """
     result = result or Result(config)
-    stages.inject(open_stores(config), run_id=run_id, seeds=seeds if isinstance(seeds, str) else "\n".join(seeds))
+    stages.inject(
+        open_stores(config),
+        run_id=run_id,
+        seeds=seeds if isinstance(seeds, str) else "\n".join(seeds),
+    )
     has_crawldb = config.order.has_crawldb
     for number in range(1, (iterations or MOST_ITERATIONS) + 1):
-        if has_crawldb and "ended" in stages.generate(open_stores(config), run_id=run_id, iteration=number):
+        if has_crawldb and "ended" in stages.generate(
+            open_stores(config), run_id=run_id, iteration=number
+        ):
             break
         commit = run_iteration(config, run_id, number)
         result.commits.append(commit)
@@ -193,7 +216,9 @@ def run_crawl(
 def run_iteration(config: Config, run_id: str, number: int) -> dict[str, Any]:
     """All nodes at the same time, commit."""
     tasks = [
-        _THREADS.submit(stages.crawl_node, open_stores(config), run_id=run_id, iteration=number, node=node)
+        _THREADS.submit(
+            stages.crawl_node, open_stores(config), run_id=run_id, iteration=number, node=node
+        )
         for node in config.servers
     ]
     wait(tasks)
@@ -246,15 +271,22 @@ def check_cdxj(result: Result) -> int:
         for entry in cdxj_entries(segment):
             offset, length = int(entry["offset"]), int(entry["length"])
             kind, url = record_at(segment / entry["filename"], offset, length)
-            assert (kind, url) == ("revisit" if entry["mime"] == "warc/revisit" else "response", entry["url"])
+            assert (kind, url) == (
+                "revisit" if entry["mime"] == "warc/revisit" else "response",
+                entry["url"],
+            )
             indexed.add((entry["filename"], offset))
             entries += 1
         for row in pq.ParquetFile(segment / "pages.parquet").read().to_pylist():
-            kind, url = record_at(segment / row["warc_file"], row["warc_offset"], row["warc_length"])
+            kind, url = record_at(
+                segment / row["warc_file"], row["warc_offset"], row["warc_length"]
+            )
             assert url == row["url"]
             answer = "revisit" if row["refers_to"] else "response"
             assert kind == (answer if row["status"] is not None else "metadata")
-            assert ((row["warc_file"], row["warc_offset"]) in indexed) == (row["status"] is not None)
+            assert ((row["warc_file"], row["warc_offset"]) in indexed) == (
+                row["status"] is not None
+            )
     return entries
 
 
@@ -269,8 +301,17 @@ def check_counts(result: Result) -> None:
         assert counts["pages"] == pq.ParquetFile(segment / "pages.parquet").metadata.num_rows
         assert counts["links"] == pq.ParquetFile(segment / "links.parquet").metadata.num_rows
         assert counts["pages"] == sum(counts["outcomes"].values())
-        tries = [row["outcome"] for row in result.rows("pages", ["outcome", "retry_at"], segment) if row["retry_at"]]
-        assert Counter(tries) <= Counter(counts.get("retried", {})), "those that a list asked for are among these too"
+        tries = [
+            row["outcome"]
+            for row in result.rows("pages", ["outcome", "retry_at"], segment)
+            if row["retry_at"]
+        ]
+        assert Counter(tries) <= Counter(counts.get("retried", {})), (
+            "those that a list asked for are among these too"
+        )
         for file in manifest["files"]:
             data = (segment / file["name"]).read_bytes()
-            assert (len(data), hashlib.sha256(data).hexdigest()) == (file["size_bytes"], file["sha256"])
+            assert (len(data), hashlib.sha256(data).hexdigest()) == (
+                file["size_bytes"],
+                file["sha256"],
+            )

@@ -111,32 +111,47 @@ def seconds_of_good_pages(result: Result, good: list[str]) -> float:
     """From the start of the iteration until the last good page was there."""
     rows = {row["url"]: row for row in rows_of(result)}
     begun_s = int(result.segments()[0].parent.name)
-    return max(rows[url]["time"].timestamp() + rows[url]["duration_ms"] / 1000 for url in good) - begun_s
+    return (
+        max(rows[url]["time"].timestamp() + rows[url]["duration_ms"] / 1000 for url in good)
+        - begun_s
+    )
 
 
 def wrong_good_pages(result: Result, good: list[str]) -> list[str]:
     """The good pages that were not there at the first try."""
     rows = {row["url"]: row for row in rows_of(result)}
     found = [(url, rows[url]["outcome"], rows[url]["attempts"]) for url in good]
-    wrong = [f"{url}: {outcome} at try {tries}" for url, outcome, tries in found if (outcome, tries) != (Outcome.OK, 1)]
+    wrong = [
+        f"{url}: {outcome} at try {tries}"
+        for url, outcome, tries in found
+        if (outcome, tries) != (Outcome.OK, 1)
+    ]
     return [f"{len(wrong)} of {len(good)} good pages, such as", *wrong[:3]] if wrong else []
 
 
 def rows_of(result: Result) -> list[dict[str, Any]]:
     """The rows of `pages`, as far as it matters here."""
-    return result.rows("pages", ["url", "outcome", "attempts", "truncated", "time", "duration_ms", "redirect_url"])
+    return result.rows(
+        "pages", ["url", "outcome", "attempts", "truncated", "time", "duration_ms", "redirect_url"]
+    )
 
 
-def wrong_hostile_pages(result: Result, hosts: list[Host], port: int, others: dict[str, int]) -> list[str]:
+def wrong_hostile_pages(
+    result: Result, hosts: list[Host], port: int, others: dict[str, int]
+) -> list[str]:
     """The hostile pages that ended otherwise than the catalogue says, or whose redirect's target did."""
     rows = {row["url"]: row for row in rows_of(result)}
     wrong = []
     for host in hosts:
         for url in host.urls(port, others):
             row, case = rows[url], host.case
-            then = rows.get(row["redirect_url"], {}).get("outcome") if case.then is not None else None
+            then = (
+                rows.get(row["redirect_url"], {}).get("outcome") if case.then is not None else None
+            )
             ends = (row["outcome"], then) == (case.outcome, case.then)
-            if not ends or row["truncated"] not in (case.truncated.split("|") if case.truncated else [None]):
+            if not ends or row["truncated"] not in (
+                case.truncated.split("|") if case.truncated else [None]
+            ):
                 found = f"{row['outcome']}, truncated {row['truncated']}, then {then}"
                 wrong.append(f"{host.name}: {url}, robots.txt {host.robots}: {found}")
     return wrong
@@ -144,10 +159,17 @@ def wrong_hostile_pages(result: Result, hosts: list[Host], port: int, others: di
 
 def missing_rejections(result: Result, hosts: list[Host]) -> list[str]:
     """The rejections that the catalogue names, where there were fewer than pages that have them."""
-    counted = sum((Counter(manifest["counts"]["rejections"]) for manifest in result.manifests()), Counter[str]())
-    expected = Counter(host.case.rejection for host in hosts for _ in host.paths if host.case.rejection)
+    counted = sum(
+        (Counter(manifest["counts"]["rejections"]) for manifest in result.manifests()),
+        Counter[str](),
+    )
+    expected = Counter(
+        host.case.rejection for host in hosts for _ in host.paths if host.case.rejection
+    )
     return [
-        f"{counted[name]} rejections `{name}`, not {least}" for name, least in expected.items() if counted[name] < least
+        f"{counted[name]} rejections `{name}`, not {least}"
+        for name, least in expected.items()
+        if counted[name] < least
     ]
 
 
@@ -168,7 +190,9 @@ def crawl_both(directory: Path, seed: int, shape: Shape) -> tuple[str, dict[str,
     directory.mkdir(exist_ok=True)
     with CrowdServing(seed, shape.hostile, shape.urls) as crowd, other_ports() as others:
         good = [
-            f"http://{host}:{crowd.port}/good/{page}" for page in range(shape.pages) for host in good_hosts(shape.good)
+            f"http://{host}:{crowd.port}/good/{page}"
+            for page in range(shape.pages)
+            for host in good_hosts(shape.good)
         ]
         bad = [url for host in crowd.hosts for url in host.urls(crowd.port, others)]
         alone_s = seconds_of_good_pages(crawl(directory / "alone", good, shape), good)
@@ -179,13 +203,17 @@ def crawl_both(directory: Path, seed: int, shape: Shape) -> tuple[str, dict[str,
     together_s = seconds_of_good_pages(result, good)
     measured = {"alone_s": alone_s, "together_s": together_s, "peak_mb": memory.peak_bytes / 1e6}
     measured["cpu_s"] = sum(memory.cpu_s.values())
-    wrong = wrong_good_pages(result, good) + wrong_hostile_pages(result, crowd.hosts, crowd.port, others)
+    wrong = wrong_good_pages(result, good) + wrong_hostile_pages(
+        result, crowd.hosts, crowd.port, others
+    )
     wrong += missing_rejections(result, crowd.hosts)
     if memory.peak_bytes >= MOST_BYTES:
         wrong.append(f"a process had {memory.peak_bytes:,} bytes")
     after = log.counts()
     wrong += [f"{url} was asked again" for url in good if (before[url], after[url]) != (1, 2)][:3]
-    wrong += [f"{request.host} was asked" for request in log.requests if request.host.startswith(REFUSED)]
+    wrong += [
+        f"{request.host} was asked" for request in log.requests if request.host.startswith(REFUSED)
+    ]
     assert not wrong, "\n".join(["", *wrong, str(measured)])
     check_counts(result)
     check_warcs(result)

@@ -17,14 +17,24 @@ from tests.s3 import S3Server
 
 SAME = ("urlmapping", "content", "offsets", "webgraph")
 """Files of an export, and of its graph, that are equal wherever they lie."""
-DIFFERENT = {"time", "duration_ms", "retry_at", "warc_file", "warc_offset", "warc_length", "refers_to"}
+DIFFERENT = {
+    "time",
+    "duration_ms",
+    "retry_at",
+    "warc_file",
+    "warc_offset",
+    "warc_length",
+    "refers_to",
+}
 """Columns that say times, durations and places."""
 
 
 def in_bucket(config: Config, server: S3Server, prefix: str) -> Config:
     """Return a config whose store is below a prefix of a server's bucket."""
     far = server.config(prefix)
-    return dataclasses.replace(config, dfs_primary=far.dfs_primary, s3=far.s3, dfs=DfsConfig(wait_s=20.0))
+    return dataclasses.replace(
+        config, dfs_primary=far.dfs_primary, s3=far.s3, dfs=DfsConfig(wait_s=20.0)
+    )
 
 
 def export_digests(done: Result) -> dict[str, str]:
@@ -32,14 +42,23 @@ def export_digests(done: Result) -> dict[str, str]:
     storage = open_stores(done.config).storage
     folder = f"{done.config.export.directory}/{done.export}"
     names = [entry.name for entry in storage.list(folder) if entry.name in SAME]
-    return {name: hashlib.sha256(storage.read_bytes(f"{folder}/{name}")).hexdigest() for name in names}
+    return {
+        name: hashlib.sha256(storage.read_bytes(f"{folder}/{name}")).hexdigest() for name in names
+    }
 
 
 def rows_of(done: Result, directory: Path) -> dict[str, Counter[str]]:
     """Return how often each row of a table is there, without what may differ. `directory`: where the files lie."""
-    found = dataclasses.replace(done, config=dataclasses.replace(done.config, dfs_primary=str(directory)))
-    tables = {"pages": [name for name in PAGES_SCHEMA.names if name not in DIFFERENT], "links": LINKS_SCHEMA.names}
-    return {table: Counter(map(repr, found.rows(table, columns))) for table, columns in tables.items()}
+    found = dataclasses.replace(
+        done, config=dataclasses.replace(done.config, dfs_primary=str(directory))
+    )
+    tables = {
+        "pages": [name for name in PAGES_SCHEMA.names if name not in DIFFERENT],
+        "links": LINKS_SCHEMA.names,
+    }
+    return {
+        table: Counter(map(repr, found.rows(table, columns))) for table, columns in tables.items()
+    }
 
 
 def copy_objects(source: Storage, server: S3Server, prefix: str, path: str = "") -> None:

@@ -15,7 +15,10 @@ HOME = (
 )
 PAGES: dict[str, tuple[str, bytes]] = {
     "/": (HTML, HOME.encode()),
-    "/page": (HTML, b"<style>@import '/s.css'; @import 'lone.css'</style><img src=/i2.png><img src=/gone>"),
+    "/page": (
+        HTML,
+        b"<style>@import '/s.css'; @import 'lone.css'</style><img src=/i2.png><img src=/gone>",
+    ),
     "/s.css": (CSS, "\ufeff@import 't.css'; a{b:url(im\\61 ge\\.png)}".encode("utf-16-le")),
     "/t.css": (CSS, b"@import 's.css'; @import url(u.css); @font-face{src:url(f.woff2)}"),
     "/u.css": (CSS, b"@import 't.css';"),
@@ -37,7 +40,9 @@ class _Answer(BaseHTTPRequestHandler):
         server: Any = self.server
         server.asked.append(self.path)
         kind, body = PAGES.get(self.path, (PNG, b"\x89PNG\r\n\x1a\n"))
-        status = 200 if self.path in PAGES.keys() | IMAGES else 302 if self.path == "/moved" else 404
+        status = (
+            200 if self.path in PAGES.keys() | IMAGES else 302 if self.path == "/moved" else 404
+        )
         self.send_response(status)
         if status == 302:
             self.send_header("Location", "/moved-to")

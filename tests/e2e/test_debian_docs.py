@@ -26,7 +26,9 @@ class Crawled:
 def crawled(tmp_path_factory: pytest.TempPathFactory) -> Crawled:
     for tree in (PYTHON, POSTGRES):
         if not (tree / "index.html").is_file():
-            pytest.skip(f"{tree} is not there: the Debian packages python3.11-doc and postgresql-doc-15 are needed")
+            pytest.skip(
+                f"{tree} is not there: the Debian packages python3.11-doc and postgresql-doc-15 are needed"
+            )
     config = make_config(
         tmp_path_factory.mktemp("docs"),
         nodes=2,

@@ -29,7 +29,11 @@ class Web(BaseHTTPRequestHandler):
         host, _, path = self.path.removeprefix("http://").partition("/")
         self.requests[host.rpartition(".example")[0].rpartition(".")[2]] += 1
         links = self._links(host, path)
-        body = b"" if links is None else "".join(f"<p>{link}</p><a href='{link}'>go</a>" for link in links).encode()
+        body = (
+            b""
+            if links is None
+            else "".join(f"<p>{link}</p><a href='{link}'>go</a>" for link in links).encode()
+        )
         self.send_response(404 if links is None else 200)
         self.send_header("Content-Type", "text/html")
         self.send_header("Content-Length", str(len(body)))
@@ -40,9 +44,12 @@ class Web(BaseHTTPRequestHandler):
         if path == "robots.txt":
             return None
         if host.endswith("good.example"):
-            return [f"/{page}" for page in range(4 * int(path) + 1, 4 * int(path) + 5) if page < PAGES]
+            return [
+                f"/{page}" for page in range(4 * int(path) + 1, 4 * int(path) + 5) if page < PAGES
+            ]
         return [
-            f"http://{md5(f'{host} {number}'.encode()).hexdigest()[:9]}.farm.example/" for number in range(NEW_HOSTS)
+            f"http://{md5(f'{host} {number}'.encode()).hexdigest()[:9]}.farm.example/"
+            for number in range(NEW_HOSTS)
         ]
 
     def log_message(self, *_: object) -> None:
@@ -68,7 +75,9 @@ def proxy() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("order", ["fifo", "crawldb"])
-def test_a_farm_ends_and_a_good_site_has_all_its_pages_in_six_rounds(order: str, proxy: str, tmp_path: Path) -> None:
+def test_a_farm_ends_and_a_good_site_has_all_its_pages_in_six_rounds(
+    order: str, proxy: str, tmp_path: Path
+) -> None:
     config = make_config(
         tmp_path,
         nodes=1,
@@ -86,5 +95,7 @@ def test_a_farm_ends_and_a_good_site_has_all_its_pages_in_six_rounds(order: str,
     assert Web.requests["farm"] < MOST, "with those for robots.txt"
     said = [commit["budgets"] for commit in result.commits if "budgets" in commit]
     assert said
-    assert all(words.startswith("farm.example reached urls.max_hosts_per_domain (") for words in said)
+    assert all(
+        words.startswith("farm.example reached urls.max_hosts_per_domain (") for words in said
+    )
     assert "urls.domains" in said[-1]

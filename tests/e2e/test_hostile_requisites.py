@@ -47,7 +47,9 @@ class Shape:
 
 
 SMALL = Shape(good=5, hostile=4, of_page=20, of_domain=40, hosts=16, batch=30, iterations=2)
-LARGE = Shape(good=50, hostile=500, of_page=200, of_domain=1500, hosts=200, batch=1000, iterations=5)
+LARGE = Shape(
+    good=50, hostile=500, of_page=200, of_domain=1500, hosts=200, batch=1000, iterations=5
+)
 
 
 def many(pattern: bytes) -> bytes:
@@ -57,7 +59,10 @@ def many(pattern: bytes) -> bytes:
     """
     hosts = (b"//PAGE-%d.%b:PORT/", b"//cdn.%b:PORT/PAGE/%d")
     domain = SHEETS if pattern.startswith(b"b{") else MARKUP
-    args = ((number, domain.encode()) if number % 2 == 0 else (domain.encode(), number) for number in range(NAMED))
+    args = (
+        (number, domain.encode()) if number % 2 == 0 else (domain.encode(), number)
+        for number in range(NAMED)
+    )
     return b"".join(pattern % (hosts[number % 2] % pair) for number, pair in enumerate(args))
 
 
@@ -76,9 +81,14 @@ class Web:
         number = path.rpartition("/")[2].partition(".")[0].encode()
         if path.endswith(".css"):
             is_good = host == GOOD
-            return "text/css", b"a{b:url(/%b.gif)}" % number if is_good else self._sheet.replace(b"PAGE", b"s" + number)
+            return "text/css", b"a{b:url(/%b.gif)}" % number if is_good else self._sheet.replace(
+                b"PAGE", b"s" + number
+            )
         if host == GOOD and not path.endswith((".png", ".gif")):
-            return "text/html", b"<link rel=stylesheet href=/%b.css><img src=/%b.png>" % (number, number) + self._good
+            return "text/html", b"<link rel=stylesheet href=/%b.css><img src=/%b.png>" % (
+                number,
+                number,
+            ) + self._good
         if path.startswith("/page/") and host.endswith(SHEETS):
             return "text/html", b"<link rel=stylesheet href=/sheet/%b.css>" % number
         if path.startswith("/page/"):
@@ -132,20 +142,36 @@ def config_for(directory: Path, shape: Shape) -> Config:
 def seeds_of(shape: Shape, port: int) -> list[str]:
     """Return the seeds: all hostile pages on a few hosts, then the good site."""
     numbers = range(shape.hostile)
-    hostile = [f"http://w{n % 4}.{domain}:{port}/page/{n}" for domain in (MARKUP, SHEETS) for n in numbers]
+    hostile = [
+        f"http://w{n % 4}.{domain}:{port}/page/{n}" for domain in (MARKUP, SHEETS) for n in numbers
+    ]
     return [*hostile, f"http://{GOOD}:{port}/0"]
 
 
 @pytest.mark.parametrize(
-    "shape", [SMALL, pytest.param(LARGE, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])], ids=["small", "large"]
+    "shape",
+    [SMALL, pytest.param(LARGE, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])],
+    ids=["small", "large"],
 )
 def test_limits_hold_and_a_good_site_loses_nothing(shape: Shape, tmp_path: Path) -> None:
     config, web = config_for(tmp_path, shape), Web(shape)
-    with NameServer(lambda _: Said(["127.0.0.1"])) as names, served(web) as port, Memory() as memory:
+    with (
+        NameServer(lambda _: Said(["127.0.0.1"])) as names,
+        served(web) as port,
+        Memory() as memory,
+    ):
         line = f"import tests.web.lookups as lookups; lookups.install({names.address!r})"
         stages.inject(open_stores(config), run_id="run-1", seeds="\n".join(seeds_of(shape, port)))
         path, program = write_config(config, tmp_path), python_of(tmp_path / "python", line)
-        words = ["--config", str(path), "crawl", "--iterations", str(shape.iterations), "--run-id", "run-1"]
+        words = [
+            "--config",
+            str(path),
+            "crawl",
+            "--iterations",
+            str(shape.iterations),
+            "--run-id",
+            "run-1",
+        ]
         subprocess.run([program, "-c", CRAWL, *words], check=True, stdout=subprocess.DEVNULL)
     result = Result(config)
     check_counts(result)
@@ -158,9 +184,17 @@ def test_limits_hold_and_a_good_site_loses_nothing(shape: Shape, tmp_path: Path)
 
 def check_good_site(result: Result, web: Web, shape: Shape) -> None:
     """Check that each URL of the good site was fetched once, at the first try."""
-    expected = {f"{GOOD}/{number}{kind}" for number in range(shape.good) for kind in ("", ".css", ".png", ".gif")}
+    expected = {
+        f"{GOOD}/{number}{kind}"
+        for number in range(shape.good)
+        for kind in ("", ".css", ".png", ".gif")
+    }
     rows = result.rows("pages", ["host", "url", "outcome", "attempts"])
-    fetched = [(row["url"].split("/", 3)[3], row["outcome"], row["attempts"]) for row in rows if row["host"] == GOOD]
+    fetched = [
+        (row["url"].split("/", 3)[3], row["outcome"], row["attempts"])
+        for row in rows
+        if row["host"] == GOOD
+    ]
     assert sorted(fetched) == sorted((one.partition("/")[2], "ok", 1) for one in expected)
     assert {one for one in web.asked if one.startswith(GOOD)} == {*expected, f"{GOOD}/robots.txt"}
     assert {web.asked[one] for one in expected} == {1}
@@ -191,6 +225,9 @@ def check_rounds(result: Result, shape: Shape) -> None:
 
     The good site needs four rounds: its seed, its pages, their requisites, the pictures in style sheets.
     """
-    counts = [Counter(row["host"] for row in result.rows("pages", ["host"], one)) for one in result.taken()]
+    counts = [
+        Counter(row["host"] for row in result.rows("pages", ["host"], one))
+        for one in result.taken()
+    ]
     assert max(sum(count.values()) for count in counts) <= shape.batch
     assert [number for number, count in enumerate(counts, start=1) if count[GOOD]] == [1, 2, 3, 4]

@@ -13,5 +13,7 @@ from tests.web.catalogue import CASES
 
 @pytest.mark.timeout(240)
 def test_good_hosts_with_every_case_of_the_catalogue(tmp_path: Path) -> None:
-    shape = Shape(good=20, pages=4, hostile=len(CASES), urls=1, delay_s=0.3, time_limit_s=4.0, connections=64)
+    shape = Shape(
+        good=20, pages=4, hostile=len(CASES), urls=1, delay_s=0.3, time_limit_s=4.0, connections=64
+    )
     check(tmp_path, seed=1, shape=shape)

@@ -14,7 +14,15 @@ from crawl_lib.rounds import start_iteration
 from crawl_lib.stores import open_stores
 from crawl_lib.urls import Owners
 from demo import Serving, SynthWeb
-from tests.e2e.crawl import Result, check_cdxj, check_counts, check_warcs, make_config, run_crawl, write_config
+from tests.e2e.crawl import (
+    Result,
+    check_cdxj,
+    check_counts,
+    check_warcs,
+    make_config,
+    run_crawl,
+    write_config,
+)
 
 WEB = SynthWeb(seed=30, sites=4, pages_per_site=30, specials=False)
 HOST_DELAY_S = 0.05
@@ -29,7 +37,9 @@ def crawl_and_kill(path: Path, iteration: int, node: str, when: Callable[[], boo
     with subprocess.Popen(command, start_new_session=True) as process:
         deadline = time.monotonic() + 240
         while process.poll() is None and not when():
-            assert time.monotonic() < deadline, "the task neither ended nor came to the point of its death"
+            assert time.monotonic() < deadline, (
+                "the task neither ended nor came to the point of its death"
+            )
             time.sleep(0.02)
         assert process.poll() is None, "the task ended before it could be killed"
         os.kill(process.pid, signal.SIGKILL)
@@ -46,9 +56,16 @@ def test_killed_task_runs_again_to_the_truth(tmp_path: Path) -> None:
             start_iteration(open_stores(config), run_id="run-1", iteration=iteration)
             if iteration > 1:
                 seen = len(serving.log().requests)
-                crawl_and_kill(path, iteration, busiest, lambda seen=seen: len(serving.log().requests) > seen + 8)
+                crawl_and_kill(
+                    path,
+                    iteration,
+                    busiest,
+                    lambda seen=seen: len(serving.log().requests) > seen + 8,
+                )
             for node in config.servers:
-                stages.crawl_node(open_stores(config), run_id="run-1", iteration=iteration, node=node)
+                stages.crawl_node(
+                    open_stores(config), run_id="run-1", iteration=iteration, node=node
+                )
             stages.commit_iteration(open_stores(config), run_id="run-1", iteration=iteration)
         result = run_crawl(config, serving.seeds, run_id="run-2", result=Result(config))
         truth, log = serving.truth(), serving.log()

@@ -42,9 +42,13 @@ def tasks_of(config: Config, seeds: str, run: str) -> dict[str, Callable[[], obj
             tasks[f"iteration_{number}.crawl.{node}"] = partial(
                 stages.crawl_node, open_stores(config), node=node, **which
             )
-        tasks[f"iteration_{number}.commit"] = partial(stages.commit_iteration, open_stores(config), **which)
+        tasks[f"iteration_{number}.commit"] = partial(
+            stages.commit_iteration, open_stores(config), **which
+        )
     for node in config.servers:
-        tasks[f"settle.{node}"] = partial(stages.settle_node, open_stores(config), node=node, run_id=run)
+        tasks[f"settle.{node}"] = partial(
+            stages.settle_node, open_stores(config), node=node, run_id=run
+        )
     tasks["maintain_keys"] = partial(stages.maintain_keys, open_stores(config))
     tasks["export"] = partial(stages.export_pages, open_stores(config), label=run)
     tasks["linker"] = partial(stages.link_export, open_stores(config), export=run)
@@ -63,7 +67,9 @@ def first_error(tasks: list[Callable[[], object]]) -> str:
 
 
 @pytest.mark.parametrize("marked", MISSES)
-def test_a_task_marked_as_a_success_is_missed_and_done_when_cleared(marked: str, tmp_path: Path) -> None:
+def test_a_task_marked_as_a_success_is_missed_and_done_when_cleared(
+    marked: str, tmp_path: Path
+) -> None:
     config = make_config(tmp_path, nodes=2, fetch={"host_delay_s": 0.0})
     with Serving(WEB) as serving:
         tasks = tasks_of(config, "\n".join(serving.seeds), "one")
@@ -75,7 +81,9 @@ def test_a_task_marked_as_a_success_is_missed_and_done_when_cleared(marked: str,
         assert MISSES[marked] in said
         assert bool(said) == bool(MISSES[marked]), said
         assert first_error([tasks[name] for name in names[place:]]) == ""
-        if marked == "inject":  # its iterations were done, with nothing to fetch: the seeds wait for the next run
+        if (
+            marked == "inject"
+        ):  # its iterations were done, with nothing to fetch: the seeds wait for the next run
             assert not serving.log().counts()
             assert first_error(list(tasks_of(config, "", "two").values())) == ""
         asked = serving.log().counts()

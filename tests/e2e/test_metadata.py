@@ -28,7 +28,9 @@ class _Answers(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         charset, body = answer_of(self.path)
         self.send_response(404 if self.path == "/robots.txt" else 200)
-        self.send_header("Content-Type", f"text/html; charset={charset}" if charset else "text/html")
+        self.send_header(
+            "Content-Type", f"text/html; charset={charset}" if charset else "text/html"
+        )
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -56,7 +58,9 @@ def site() -> Iterator[str]:
 
 
 def crawled(folder: Path, site: str, paths: list[str], **parse: bool) -> Result:
-    config = make_config(folder, nodes=1, fetch={"host_delay_s": 0.0}, parse=parse, urls={"scope": "any"})
+    config = make_config(
+        folder, nodes=1, fetch={"host_delay_s": 0.0}, parse=parse, urls={"scope": "any"}
+    )
     return run_crawl(config, [f"{site}{path}" for path in paths], iterations=1)
 
 
@@ -64,13 +68,17 @@ def rows_of(result: Result) -> dict[str, dict[str, Any]]:
     return {row.pop("url"): row for row in result.rows("pages", ["url", *COLUMNS])}
 
 
-def test_columns_of_a_segment_and_of_an_export_are_what_the_pages_say(tmp_path: Path, site: str) -> None:
+def test_columns_of_a_segment_and_of_an_export_are_what_the_pages_say(
+    tmp_path: Path, site: str
+) -> None:
     paths = [*(f"/{number}" for number in range(len(PAGES))), "/large"]
     result = crawled(tmp_path, site, paths, facts=True)
     rows = rows_of(result)
     for path in paths:
         charset, body = answer_of(path)
-        said = parse_html(body, url=site + path, header_charset=charset, config=ParseConfig(), facts_at=1.8e9).metadata
+        said = parse_html(
+            body, url=site + path, header_charset=charset, config=ParseConfig(), facts_at=1.8e9
+        ).metadata
         assert said is not None
         values = (said.image, said.author, said.published, said.modified, said.language)
         assert [*rows[site + path].values()] == [value and value[0] for value in values], path
@@ -78,7 +86,9 @@ def test_columns_of_a_segment_and_of_an_export_are_what_the_pages_say(tmp_path: 
     assert [*rows[f"{site}/large"].values()] == large
     config = result.config
     export = Path(config.dfs_primary) / config.export.directory / result.export / "pages.parquet"
-    exported = {row.pop("url"): row for row in pq.read_table(export, columns=["url", *COLUMNS]).to_pylist()}
+    exported = {
+        row.pop("url"): row for row in pq.read_table(export, columns=["url", *COLUMNS]).to_pylist()
+    }
     assert exported == rows
 
 

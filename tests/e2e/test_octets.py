@@ -22,13 +22,20 @@ def test_redirects_lead_to_the_octets_that_came(tmp_path: Path) -> None:
     with HostileWeb() as web:
         for name, (octets, _) in CASES.items():
             location = b"Location: " + octets + b"\r\n"
-            web.on(f"/{name}", lambda talk, location=location: talk.reply("302 Found", location, b""))
+            web.on(
+                f"/{name}", lambda talk, location=location: talk.reply("302 Found", location, b"")
+            )
         host = b"Location: http://b\xc3\xbccher.invalid/\r\n"
         web.on("/host", lambda talk: talk.reply("302 Found", host, b""))
         for _, path in CASES.values():
             web.on(path, lambda talk: talk.reply())
-        result = run_crawl(config, [web.url(f"/{name}") for name in (*CASES, "host")], 2, process=False)
-        checked = {name: check_url(open_stores(config), web.url(f"/{name}"))["fetch"]["location"] for name in CASES}
+        result = run_crawl(
+            config, [web.url(f"/{name}") for name in (*CASES, "host")], 2, process=False
+        )
+        checked = {
+            name: check_url(open_stores(config), web.url(f"/{name}"))["fetch"]["location"]
+            for name in CASES
+        }
     wanted = {web.url(f"/{name}"): web.url(path) for name, (_, path) in CASES.items()}
     rows = result.rows("pages", ["url", "redirect_url"])
     found = {row["url"]: row["redirect_url"] for row in rows if row["redirect_url"]}

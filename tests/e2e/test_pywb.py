@@ -122,7 +122,9 @@ def wayback(crawled: Result, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     if not PYTHON.exists():
         pytest.skip("pywb is not there: run `make setup-pywb`")
     directory = tmp_path_factory.mktemp("pywb")
-    with Pywb(directory, index=crawled.crawl_dir / "index.cdxj", archive=crawled.crawl_dir) as running:
+    with Pywb(
+        directory, index=crawled.crawl_dir / "index.cdxj", archive=crawled.crawl_dir
+    ) as running:
         yield running
 
 
@@ -138,15 +140,23 @@ def from_wacz(crawled: Result, tmp_path_factory: pytest.TempPathFactory) -> Iter
 @contextmanager
 def wacz_of(crawled: Result, directory: Path) -> Iterator[Pywb]:
     """Run pywb with what the commands of docs/field-tools.md unpack of the WACZ that they make."""
-    [block] = [one for one in fences((ROOT / "docs" / "field-tools.md").read_text(), "sh") if "wacz create" in one]
+    [block] = [
+        one
+        for one in fences((ROOT / "docs" / "field-tools.md").read_text(), "sh")
+        if "wacz create" in one
+    ]
     packing, replaying = block.split("wayback --bind")
     assert "/krake/" in replaying
     commands = packing.replace("data/dfs/crawl/", f"{crawled.crawl_dir}/")
     variables = {"PATH": f"{PYTHON.parent}:/usr/bin:/bin", "HOME": str(directory)}
-    done = subprocess.run(["sh", "-ec", commands], cwd=directory, env=variables, capture_output=True, text=True)
+    done = subprocess.run(
+        ["sh", "-ec", commands], cwd=directory, env=variables, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     folder = directory / "collections" / "krake"
-    with Pywb(directory, index=folder / "indexes" / "index.cdxj", archive=folder / "archive") as running:
+    with Pywb(
+        directory, index=folder / "indexes" / "index.cdxj", archive=folder / "archive"
+    ) as running:
         yield running
 
 
@@ -164,13 +174,17 @@ def test_the_crawl_has_what_is_to_be_replayed(crawled: Result, odd_urls: list[st
     rows = answers(crawled)
     urls = {row["url"] for row in rows}
     assert {canonicalize(url) for url in odd_urls} <= urls
-    assert len({(surt(row["url"]), stamp_of(row)) for row in rows}) == len(rows), "two captures pass for one"
+    assert len({(surt(row["url"]), stamp_of(row)) for row in rows}) == len(rows), (
+        "two captures pass for one"
+    )
     assert {row["status"] for row in rows} >= {200, 301, 404}
     assert len(crawled.segments()) == 2 * ITERATIONS
 
 
 @pytest.mark.parametrize("where", ["wayback", "from_wacz"])
-def test_every_page_is_replayed_as_it_was_captured(crawled: Result, where: str, request: pytest.FixtureRequest) -> None:
+def test_every_page_is_replayed_as_it_was_captured(
+    crawled: Result, where: str, request: pytest.FixtureRequest
+) -> None:
     check_replay(request.getfixturevalue(where), answers(crawled))
 
 
@@ -186,7 +200,9 @@ def test_three_hundred_random_pages_are_replayed(tmp_path: Path) -> None:
     rows = random.Random(1).sample(answers(result), 300)
     for name in ("own", "wacz"):
         (tmp_path / name).mkdir()
-    with Pywb(tmp_path / "own", index=result.crawl_dir / "index.cdxj", archive=result.crawl_dir) as wayback:
+    with Pywb(
+        tmp_path / "own", index=result.crawl_dir / "index.cdxj", archive=result.crawl_dir
+    ) as wayback:
         check_replay(wayback, rows)
     with wacz_of(result, tmp_path / "wacz") as wayback:
         check_replay(wayback, rows)
@@ -222,7 +238,9 @@ def visited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Result, 
     merge_indexes(open_stores(config))
     result = Result(config)
     directory = tmp_path_factory.mktemp("pywb-again")
-    with Pywb(directory, index=result.crawl_dir / "index.cdxj", archive=result.crawl_dir) as running:
+    with Pywb(
+        directory, index=result.crawl_dir / "index.cdxj", archive=result.crawl_dir
+    ) as running:
         yield result, running
 
 
@@ -236,7 +254,11 @@ def wait_for_another_second(captures: dict[str, Earlier]) -> None:
 def test_captures_and_revisits_are_replayed(visited: tuple[Result, Pywb]) -> None:
     result, wayback = visited
     rows = [row for number in (1, 2, 3) for row in rows_of(result.config, number).values()]
-    bodies = {row["url"]: row for row in rows if row["status"] == 200 and not row["refers_to"] and row["digest"]}
+    bodies = {
+        row["url"]: row
+        for row in rows
+        if row["status"] == 200 and not row["refers_to"] and row["digest"]
+    }
     again = [row for row in rows if row["refers_to"]]
     assert {row["outcome"] for row in again} == {"ok", "not_modified"}
     for row in again:
@@ -244,24 +266,35 @@ def test_captures_and_revisits_are_replayed(visited: tuple[Result, Pywb]) -> Non
         for asked in (full, row):
             replayed = wayback.replay(row["url"], stamp_of(asked))
             head = f"HTTP/1.1 200 OK\r\nContent-Encoding: {replayed.headers.get('Content-Encoding', '')}\r\n\r\n"
-            content = decode_content(parse_head(head.encode()), replayed.body, max_bytes=1 << 30).data
-            assert (replayed.status, sha1(content).digest()) == (200, full["digest"]), (row["url"], stamp_of(asked))
+            content = decode_content(
+                parse_head(head.encode()), replayed.body, max_bytes=1 << 30
+            ).data
+            assert (replayed.status, sha1(content).digest()) == (200, full["digest"]), (
+                row["url"],
+                stamp_of(asked),
+            )
             shown = parsedate_to_datetime(replayed.headers["Memento-Datetime"])
-            assert shown.strftime("%Y%m%d%H%M%S") == stamp_of(asked), "the capture that was asked for"
+            assert shown.strftime("%Y%m%d%H%M%S") == stamp_of(asked), (
+                "the capture that was asked for"
+            )
 
 
 def test_requisites_of_pages_are_replayed(tmp_path: Path) -> None:
     """Each of them as it was captured, by its URL and the second of the page that needs it."""
     if not PYTHON.exists():
         pytest.skip("pywb is not there: run `make setup-pywb`")
-    config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0}, parse={"requisites": "all"})
+    config = make_config(
+        tmp_path, nodes=1, fetch={"host_delay_s": 0.0}, parse={"requisites": "all"}
+    )
     with running_pages() as site:
         result = run_crawl(config, [f"http://127.0.0.1:{site.server_address[1]}/"], process=False)
     merge_indexes(open_stores(config))
     rows = [row for row in answers(result) if row["status"] == 200]
     page = min(rows, key=lambda row: row["time"])
     (tmp_path / "pywb").mkdir()
-    with Pywb(tmp_path / "pywb", index=result.crawl_dir / "index.cdxj", archive=result.crawl_dir) as wayback:
+    with Pywb(
+        tmp_path / "pywb", index=result.crawl_dir / "index.cdxj", archive=result.crawl_dir
+    ) as wayback:
         found = {row["url"]: wayback.replay(row["url"], stamp_of(page)) for row in rows}
     assert {url: (one.status, sha1(one.body).digest()) for url, one in found.items()} == {
         row["url"]: (200, row["digest"]) for row in rows

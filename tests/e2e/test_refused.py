@@ -22,14 +22,21 @@ def test_seeds_links_and_redirects_are_counted_and_never_asked(tmp_path: Path) -
                 b'<a href="/moved">3</a><base href="https://[::1]:993/">'
             ),
         )
-        web.on("/moved", lambda talk: talk.reply("302 Found", b"Location: http://127.0.0.1:22/\r\n", b""))
+        web.on(
+            "/moved",
+            lambda talk: talk.reply("302 Found", b"Location: http://127.0.0.1:22/\r\n", b""),
+        )
         with pytest.raises(InputError, match=": port"):
             inject(open_stores(config), run_id="bad", seeds="http://127.0.0.1:110/")
-        result = run_crawl(config, [web.url("/links"), web.url("/moved"), "http://b.test:1/"], 2, process=False)
+        result = run_crawl(
+            config, [web.url("/links"), web.url("/moved"), "http://b.test:1/"], 2, process=False
+        )
         paths = web.paths()
     assert sorted(paths) == ["/links", "/moved", "/robots.txt"]
     assert result.outcomes() == {web.url("/links"): "ok", web.url("/moved"): "redirect"}
-    assert sum(manifest["counts"]["rejections"].get("port", 0) for manifest in result.manifests()) == 4
+    assert (
+        sum(manifest["counts"]["rejections"].get("port", 0) for manifest in result.manifests()) == 4
+    )
     assert {row["rule"] for row in result.rows("links", ["rule"])} == {"port"}
 
 
@@ -46,12 +53,14 @@ def test_redirects_to_refused_addresses_are_not_followed(tmp_path: Path) -> None
         refused.setblocking(False)
         with pytest.raises(BlockingIOError):
             refused.accept()
-    assert {url: outcome for url, outcome in result.outcomes().items() if url in targets} == dict.fromkeys(
-        targets, "address_refused"
-    )
+    assert {
+        url: outcome for url, outcome in result.outcomes().items() if url in targets
+    } == dict.fromkeys(targets, "address_refused")
 
 
-def test_curl_writes_no_file_where_the_environment_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_curl_writes_no_file_where_the_environment_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """SSLKEYLOGFILE would take the keys of every connection, and curl has no option against it."""
     files = tmp_path / "files"
     files.mkdir()

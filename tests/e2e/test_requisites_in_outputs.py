@@ -87,7 +87,11 @@ def named_in(file: Path, urls: dict[str, bytes]) -> set[str]:
         return {url for url, key in urls.items() if url in values or key in values}
     data = file.read_bytes()
     data = gzip.decompress(data) if file.suffix == ".gz" else data
-    return {url for url, key in urls.items() if key in data or b"WARC-Target-URI: %s\r" % url.encode() in data}
+    return {
+        url
+        for url, key in urls.items()
+        if key in data or b"WARC-Target-URI: %s\r" % url.encode() in data
+    }
 
 
 def holding(result: Result, output: Output, urls: dict[str, bytes]) -> set[str]:
@@ -131,7 +135,9 @@ def test_a_requisite_is_no_duplicate_of_a_page_and_hands_no_score_on(made: Resul
     assert version is not None
     assert version.manifest["statuses"] == {"fetched": 3, "requisite": len(HOPS) - 3}
     rows = [
-        row for path in version.paths for row in pq.ParquetFile(made.config.dfs_primary + "/" + path).read().to_pylist()
+        row
+        for path in version.paths
+        for row in pq.ParquetFile(made.config.dfs_primary + "/" + path).read().to_pylist()
     ]
     urls = requisites_of(made)
     assert {float(row["given"]) for row in rows if row["url"] in urls and "given" in row} <= {0.0}

@@ -17,11 +17,19 @@ from tests.e2e.crawl import Result, check_counts, make_config, run_crawl
 from tests.web.files import FileServing
 
 REGEX_XML = (
-    "<regex-normalize><regex><pattern>/index[.]html$</pattern><substitution>/</substitution></regex></regex-normalize>"
+    "<regex-normalize><regex><pattern>/index[.]html$</pattern>"
+    "<substitution>/</substitution></regex></regex-normalize>"
 )
 FETCH = {"host_delay_s": 0.0, "allow_networks": ["127.0.9.1/32"]}
 LINKS = (
-    *("/a/p.html", "//a//p.html", "/q.html?a=1&b=2", "/q.html?b=2&a=1", "/s.html", "/s.html?PHPSESSID=1x"),
+    *(
+        "/a/p.html",
+        "//a//p.html",
+        "/q.html?a=1&b=2",
+        "/q.html?b=2&a=1",
+        "/s.html",
+        "/s.html?PHPSESSID=1x",
+    ),
     *("/dir/", "/dir", "/dir/index.html", "http://127.0.9.2:{port}/a/p.html", "/a/bad"),
 )
 ALL = {"/", *LINKS}
@@ -29,13 +37,19 @@ NORMALIZERS = {
     "basic": ({"kind": "basic"}, {"//a//p.html"}),
     "query": ({"kind": "query"}, {"/q.html?b=2&a=1"}),
     "session": ({"kind": "session"}, {"/s.html?PHPSESSID=1x"}),
-    "hosts": ({"kind": "hosts", "rules": "127.0.9.2 127.0.9.1"}, {"http://127.0.9.2:{port}/a/p.html"}),
+    "hosts": (
+        {"kind": "hosts", "rules": "127.0.9.2 127.0.9.1"},
+        {"http://127.0.9.2:{port}/a/p.html"},
+    ),
     "slashes": ({"kind": "slashes", "rules": "127.0.9.1 +"}, {"/dir", "/a/bad"}),
     "regex": ({"kind": "regex", "rules": REGEX_XML}, {"/dir/index.html"}),
 }
 FILTERS = {
     "domain": ({"kind": "domain", "rules": "127.0.9.1"}, {"http://127.0.9.2:{port}/a/p.html"}),
-    "prefix": ({"kind": "prefix", "rules": "http://127.0.9.1"}, {"http://127.0.9.2:{port}/a/p.html"}),
+    "prefix": (
+        {"kind": "prefix", "rules": "http://127.0.9.1"},
+        {"http://127.0.9.2:{port}/a/p.html"},
+    ),
     "suffix": ({"kind": "suffix", "rules": "+P\nq.html\n"}, {"/q.html?a=1&b=2", "/q.html?b=2&a=1"}),
     "regex": (
         {"kind": "regex", "rules": "-[?].*b=2&a\n-//127.*//\n> 127.0.9.2\n-.\n<\n+.\n"},
@@ -51,7 +65,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FileServing]:
         (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_text(f"<p>{name}</p>")
     with FileServing(root, "127.0.9.1") as serving:
-        anchors = (f'<a href="{"/." if link.startswith("//") else ""}{link}">x</a>' for link in LINKS)
+        anchors = (
+            f'<a href="{"/." if link.startswith("//") else ""}{link}">x</a>' for link in LINKS
+        )
         (root / "index.html").write_text("\n".join(anchors).replace("{port}", str(serving.port)))
         yield serving
 
@@ -70,7 +86,10 @@ def as_links(site: FileServing, result: Result) -> set[str]:
 
 
 def rejected(result: Result) -> Counter[str]:
-    return sum((Counter(manifest["counts"]["rejections"]) for manifest in result.manifests()), Counter[str]())
+    return sum(
+        (Counter(manifest["counts"]["rejections"]) for manifest in result.manifests()),
+        Counter[str](),
+    )
 
 
 def test_without_chains_every_spelling_is_a_page(tmp_path: Path, site: FileServing) -> None:
@@ -102,15 +121,25 @@ def test_what_a_filter_rejects_is_not_visited(kind: str, tmp_path: Path, site: F
 
 
 @pytest.mark.parametrize("changed", [False, True], ids=["from-the-start", "changed"])
-def test_lists_from_the_crawldb_follow_the_same_rules(changed: bool, tmp_path: Path, site: FileServing) -> None:
+def test_lists_from_the_crawldb_follow_the_same_rules(
+    changed: bool, tmp_path: Path, site: FileServing
+) -> None:
     """Also where they changed after the first round: the next update applies them to the rows."""
     kinds = ("basic", "query", "session", "hosts", "regex")
     rules = {
         "normalizers": {"default": [NORMALIZERS[kind][0] for kind in kinds]},
         "filters": {"crawldb": [{"kind": "suffix", "rules": "+\n/bad"}]},
     }
-    config = make_config(tmp_path, nodes=2, urls={"scope": "any", **rules}, fetch=FETCH, frontier={"order": "crawldb"})
-    first = replace(config, urls=replace(config.urls, normalizers=ChainsConfig(), filters=ChainsConfig()))
+    config = make_config(
+        tmp_path,
+        nodes=2,
+        urls={"scope": "any", **rules},
+        fetch=FETCH,
+        frontier={"order": "crawldb"},
+    )
+    first = replace(
+        config, urls=replace(config.urls, normalizers=ChainsConfig(), filters=ChainsConfig())
+    )
     result = run_crawl(first if changed else config, [site.url("/")], 1, process=False)
     result.config = config
     run_crawl(config, [site.url("/")], run_id="run-2", result=result, process=False)
@@ -120,7 +149,9 @@ def test_lists_from_the_crawldb_follow_the_same_rules(changed: bool, tmp_path: P
     assert set(result.outcomes().values()) == {"ok", "redirect"}
     version = newest_version(open_stores(config))
     assert version is not None
-    tables = [pq.read_table(Path(config.dfs_primary) / path, columns=["url"]) for path in version.paths]
+    tables = [
+        pq.read_table(Path(config.dfs_primary) / path, columns=["url"]) for path in version.paths
+    ]
     urls = {url for table in tables for url in table["url"].to_pylist()}
     assert urls == {site.url(link) for link in wanted}
 
@@ -142,8 +173,12 @@ def test_check_and_why_say_what_a_url_becomes_and_which_rule_decides(tmp_path: P
     from crawl_lib.ask.why import verdict  # noqa: PLC0415
 
     normalizers = {"inject": [], "default": [{"kind": "query"}]}
-    filters = {"default": [{"kind": "regex", "file": "/rules/of.txt", "rules": "+[?]a&b\n-[?]\n+."}]}
-    stores = open_stores(make_config(tmp_path, nodes=1, urls={"normalizers": normalizers, "filters": filters}))
+    filters = {
+        "default": [{"kind": "regex", "file": "/rules/of.txt", "rules": "+[?]a&b\n-[?]\n+."}]
+    }
+    stores = open_stores(
+        make_config(tmp_path, nodes=1, urls={"normalizers": normalizers, "filters": filters})
+    )
     url, by = "http://a.test/?b&a", {"accepted": False, "by": "filter", "rule": "of.txt:2 -[?]"}
     assert verdict(stores, url, 0) == {**by, "depth": 0}
     becomes = {"accepted": True, "by": "accepted", "rule": None, "becomes": "http://a.test/?a&b"}
@@ -151,7 +186,9 @@ def test_check_and_why_say_what_a_url_becomes_and_which_rule_decides(tmp_path: P
     assert verdict(stores, "http://a.test/?x", 1) == {**by, "depth": 1}
 
 
-def test_seeds_are_normalised_and_filtered_by_their_own_scope(tmp_path: Path, site: FileServing) -> None:
+def test_seeds_are_normalised_and_filtered_by_their_own_scope(
+    tmp_path: Path, site: FileServing
+) -> None:
     from crawl_lib.stages import inject  # noqa: PLC0415
 
     bad = {"kind": "regex", "rules": REGEX_XML.replace(">/<", "> :<")}
@@ -166,7 +203,9 @@ def test_seeds_are_normalised_and_filtered_by_their_own_scope(tmp_path: Path, si
     assert found["rule_errors"] == {"normalizers: regex": 1}
 
 
-def test_a_url_of_the_queue_meets_changed_rules_before_it_is_fetched(tmp_path: Path, site: FileServing) -> None:
+def test_a_url_of_the_queue_meets_changed_rules_before_it_is_fetched(
+    tmp_path: Path, site: FileServing
+) -> None:
     """What normalisers change is handed on and fetched once, whatever another page linked to; nothing is lost."""
     before = make_config(tmp_path, nodes=2, urls={"scope": "any"}, fetch=FETCH)
     result = run_crawl(before, [site.url("/")], 1, process=False)
@@ -181,14 +220,23 @@ def test_a_url_of_the_queue_meets_changed_rules_before_it_is_fetched(tmp_path: P
     result.config = after
     run_crawl(after, [site.url("/")], run_id="run-2", result=result, process=False)
     check_counts(result)
-    outcomes = {url.replace(site.url("/"), "/"): outcome for url, outcome in result.outcomes().items()}
+    outcomes = {
+        url.replace(site.url("/"), "/"): outcome for url, outcome in result.outcomes().items()
+    }
     moved = set().union(*(NORMALIZERS[kind][1] for kind in kinds))
     moved = {link.replace("{port}", str(site.port)) for link in moved}
     filtered = {url for url, outcome in outcomes.items() if outcome == "filtered"}
     assert filtered == moved | {"/dir", "/dir/", "/dir/index.html"}
     rows = result.rows("pages", ["url", "outcome", "error", "redirect_url"])
-    why = {row["url"]: (row["error"], row["redirect_url"]) for row in rows if row["outcome"] == "filtered"}
-    assert why[site.url("//a//p.html")] == (f"normalizers: {site.url('/a/p.html')}", site.url("/a/p.html"))
+    why = {
+        row["url"]: (row["error"], row["redirect_url"])
+        for row in rows
+        if row["outcome"] == "filtered"
+    }
+    assert why[site.url("//a//p.html")] == (
+        f"normalizers: {site.url('/a/p.html')}",
+        site.url("/a/p.html"),
+    )
     assert why[site.url("/dir")] == ("filters: regex:1 -/dir", None)
     assert set(result.visited().values()) == {1}
     assert {outcomes[link] for link in ("/a/p.html", "/q.html?a=1&b=2")} == {"ok"}
@@ -199,13 +247,22 @@ def test_a_chain_of_all_kinds_finds_the_truth_of_the_synthetic_web(tmp_path: Pat
     web = SynthWeb(seed=20, sites=3, pages_per_site=10)
     steps = [{"kind": "query"}, {"kind": "session"}, {"kind": "hosts", "rules": "*.a.test b.test"}]
     steps += [{"kind": "slashes", "rules": "a.test +"}, NORMALIZERS["regex"][0]]
-    filters = [{"kind": "prefix", "rules": "http://127."}, {"kind": "regex", "rules": "-[.]test/\n+."}]
+    filters = [
+        {"kind": "prefix", "rules": "http://127."},
+        {"kind": "regex", "rules": "-[.]test/\n+."},
+    ]
     filters += [{"kind": "suffix", "rules": "+I\n.exe"}, {"kind": "domain", "rules": "{}"}]
     for nodes in (1, 3):
         with Serving(web) as serving:
-            hosts = "\n".join({url.split("/")[2].partition(":")[0] for url in serving.truth().visits})
+            hosts = "\n".join(
+                {url.split("/")[2].partition(":")[0] for url in serving.truth().visits}
+            )
             chains = [{**step, "rules": step["rules"].format(hosts)} for step in filters]
-            urls = {"scope": "hosts", "normalizers": {"default": steps}, "filters": {"default": chains}}
+            urls = {
+                "scope": "hosts",
+                "normalizers": {"default": steps},
+                "filters": {"default": chains},
+            }
             (tmp_path / str(nodes)).mkdir()
             config = make_config(tmp_path / str(nodes), nodes=nodes, urls=urls)
             result = run_crawl(config, serving.seeds)

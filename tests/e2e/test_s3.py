@@ -53,8 +53,14 @@ def test_a_crawl_in_a_bucket_is_that_on_a_disk(server, asked, tmp_path):
         for name in ("disk", "bucket"):
             (tmp_path / name).mkdir()
             config = make_config(tmp_path / name, nodes=NODES, fetch={"max_redirects": 4})
-            server.fault = lambda number: FAULTS[number // 20 % len(FAULTS)] if number % 20 == 0 else None
-            results.append(run_crawl(in_bucket(config, server, "e2e") if name == "bucket" else config, serving.seeds))
+            server.fault = lambda number: (
+                FAULTS[number // 20 % len(FAULTS)] if number % 20 == 0 else None
+            )
+            results.append(
+                run_crawl(
+                    in_bucket(config, server, "e2e") if name == "bucket" else config, serving.seeds
+                )
+            )
     digests = list(map(export_digests, results))
     assert len(digests[0]) == len(SAME)
     assert digests[0] == digests[1]
@@ -63,5 +69,7 @@ def test_a_crawl_in_a_bucket_is_that_on_a_disk(server, asked, tmp_path):
     stores = open_stores(results[1].config)
     tables = [f"{segment.path}/pages.parquet" for segment in stores.crawl.segments()]
     tables = [path for path in tables if stores.storage.exists(path)]
-    assert segment_files(stores, "pages") == [f"s3://krake-test/e2e/{path}" for path in tables] != []
+    assert (
+        segment_files(stores, "pages") == [f"s3://krake-test/e2e/{path}" for path in tables] != []
+    )
     assert check(open_stores(results[1].config)).clean

@@ -35,7 +35,9 @@ def test_second_run_goes_on_where_the_first_stopped(tmp_path: Path) -> None:
     with Serving(web) as serving:
         result = None
         for number in range(2):
-            result = run_crawl(config, serving.seeds, 2, run_id=f"run-{number}", result=result, process=number == 1)
+            result = run_crawl(
+                config, serving.seeds, 2, run_id=f"run-{number}", result=result, process=number == 1
+            )
         truth = serving.truth(options=TruthOptions(rounds=4))
         counts = serving.log().counts()
     assert set(result.visited()) == set(truth.visits)

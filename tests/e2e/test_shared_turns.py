@@ -30,11 +30,15 @@ class Crawled:
     log: RequestLog
 
     def of_address(self, address: str) -> list[float]:
-        return [request.start for request in self.log.requests if address_of(request.host) == address]
+        return [
+            request.start for request in self.log.requests if address_of(request.host) == address
+        ]
 
 
 @pytest.fixture(scope="module", params=["host", "local"])
-def crawled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crawled]:
+def crawled(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Crawled]:
     directory: Path = tmp_path_factory.mktemp("shared")
     config = make_config(
         directory,
@@ -56,11 +60,18 @@ def crawled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         patch.setattr(take, "URLS_OF_A_PROCESS", 1)
         hosts = [name_of(number, ADDRESSES) for number in range(HOSTS)]
         if request.param == "host":
-            seeds = [f"http://{host}:{web.port}/page/{number}" for number in range(PAGES) for host in hosts]
+            seeds = [
+                f"http://{host}:{web.port}/page/{number}"
+                for number in range(PAGES)
+                for host in hosts
+            ]
             result = run_crawl(config, seeds, 1, process=False)
         else:
             # Every node finds pages of every host, and keeps them.
-            seeds = [f"http://{hosts[n]}:{web.port}/links/{HOSTS // 2}/{ADDRESSES}/{n}" for n in range(2 * NODES)]
+            seeds = [
+                f"http://{hosts[n]}:{web.port}/links/{HOSTS // 2}/{ADDRESSES}/{n}"
+                for n in range(2 * NODES)
+            ]
             result = run_crawl(config, seeds, 2, process=False)
         yield Crawled(result, web.log())
 
@@ -91,5 +102,9 @@ def test_no_two_requests_to_a_host_are_closer_than_its_delay(crawled: Crawled) -
 def test_no_two_requests_to_an_address_are_closer_than_its_delay(crawled: Crawled) -> None:
     """From start to start, by the server's log."""
     addresses = {address_of(host) for host in crawled.log.hosts()}
-    gaps = [after - before for address in addresses for before, after in pairwise(crawled.of_address(address))]
+    gaps = [
+        after - before
+        for address in addresses
+        for before, after in pairwise(crawled.of_address(address))
+    ]
     assert min(gaps) >= IP_DELAY_S - LATE_S

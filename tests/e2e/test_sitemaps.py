@@ -34,23 +34,40 @@ def paths(result: Result) -> set[str]:
 
 
 @pytest.mark.parametrize("order", ["fifo", "crawldb"])
-def test_what_sitemaps_and_feeds_list_is_crawled(order: str, tmp_path: Path, site: SitemapServing) -> None:
+def test_what_sitemaps_and_feeds_list_is_crawled(
+    order: str, tmp_path: Path, site: SitemapServing
+) -> None:
     frontier = {"order": order}
-    config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0}, parse={"sitemaps": True}, frontier=frontier)
+    config = make_config(
+        tmp_path, nodes=1, fetch={"host_delay_s": 0.0}, parse={"sitemaps": True}, frontier=frontier
+    )
     result = run_crawl(config, [site.url("/"), site.url("/notes")], process=False)
-    assert paths(result) == {"/", "/notes"} | LISTED | ENDLESS, "an enclosure is no page; indexes end after ten hops"
+    assert paths(result) == {"/", "/notes"} | LISTED | ENDLESS, (
+        "an enclosure is no page; indexes end after ten hops"
+    )
     check_counts(result)
     rejected: Counter[str] = Counter()
     for manifest in result.manifests():
         rejected.update(manifest["counts"]["rejections"])
     assert rejected == {"scope": 1, "redirect_limit": 1, "element": 1}
-    rows = {row["url"].split("/", 3)[3]: row for row in result.rows("pages", ["url", "depth", "parse_error"])}
-    assert [rows[path]["depth"] for path in ("", "index.xml", "map.xml.gz", "a", "c")] == [0, 1, 2, 3, 2]
+    rows = {
+        row["url"].split("/", 3)[3]: row
+        for row in result.rows("pages", ["url", "depth", "parse_error"])
+    }
+    assert [rows[path]["depth"] for path in ("", "index.xml", "map.xml.gz", "a", "c")] == [
+        0,
+        1,
+        2,
+        3,
+        2,
+    ]
     assert {row["parse_error"] for row in rows.values()} == {None}
     elements = {"sitemap", "loc", "item", "link", "entry", "robots"}
     assert {row["element"] for row in result.rows("links", ["element"])} == elements
     stores = open_stores(config)
-    assert [one for path in stores.crawl.segments() for one in check_segment(stores.storage, path.path)] == []
+    assert [
+        one for path in stores.crawl.segments() for one in check_segment(stores.storage, path.path)
+    ] == []
 
 
 def test_by_default_none_is_read(tmp_path: Path, site: SitemapServing) -> None:
@@ -60,7 +77,9 @@ def test_by_default_none_is_read(tmp_path: Path, site: SitemapServing) -> None:
     assert result.rows("links", ["element"]) == []
 
 
-def test_a_kill_after_robots_txt_was_fetched_loses_no_sitemap(tmp_path: Path, site: SitemapServing) -> None:
+def test_a_kill_after_robots_txt_was_fetched_loses_no_sitemap(
+    tmp_path: Path, site: SitemapServing
+) -> None:
     """The part of the spool is made again from its records, that of robots.txt among them."""
     config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0}, parse={"sitemaps": True})
     stages.inject(open_stores(config), run_id="run-1", seeds=site.url("/"))
@@ -74,7 +93,9 @@ def test_a_kill_after_robots_txt_was_fetched_loses_no_sitemap(tmp_path: Path, si
     assert paths(Result(config)) == {"/", "/index.xml", "/list.txt"}
 
 
-def test_outlinks_that_are_made_again_have_the_sitemaps_too(tmp_path: Path, site: SitemapServing) -> None:
+def test_outlinks_that_are_made_again_have_the_sitemaps_too(
+    tmp_path: Path, site: SitemapServing
+) -> None:
     config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0}, parse={"sitemaps": True})
     result = run_crawl(config, [site.url("/")], 1, process=False)
     [segment] = result.segments()

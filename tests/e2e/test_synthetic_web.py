@@ -44,24 +44,38 @@ class Crawled:
     log: RequestLog
 
 
-QUICK = [Case(1, "host", processes=2), Case(3, "local", retries=1), Case(3, "host", order="crawldb")]
+QUICK = [
+    Case(1, "host", processes=2),
+    Case(3, "local", retries=1),
+    Case(3, "host", order="crawldb"),
+]
 SLOW = [
     *(Case(3, "host"), Case(1, "local"), Case(3, "local"), Case(1, "host", retries=2)),
     Case(1, "host", order="crawldb"),
 ]
 CASES = [*QUICK, *(pytest.param(case, marks=pytest.mark.slow, id=str(case)) for case in SLOW)]
-HOST_ROUTING = [case for case, one in zip(CASES, [*QUICK, *SLOW], strict=True) if one.routing == "host"]
+HOST_ROUTING = [
+    case for case, one in zip(CASES, [*QUICK, *SLOW], strict=True) if one.routing == "host"
+]
 
 
 @pytest.fixture(scope="module", params=CASES, ids=str)
-def crawled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crawled]:
+def crawled(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Crawled]:
     case: Case = request.param
     directory: Path = tmp_path_factory.mktemp("crawl")
-    fetch = {"host_delay_s": HOST_DELAY_S, "max_redirects": MAX_REDIRECTS, "processes": case.processes}
+    fetch = {
+        "host_delay_s": HOST_DELAY_S,
+        "max_redirects": MAX_REDIRECTS,
+        "processes": case.processes,
+    }
     with Serving(WEB) as serving:
         retry = {"max": case.retries, "max_wait_s": 0.0}
         frontier = {"routing": case.routing, "order": case.order}
-        config = make_config(directory, nodes=case.nodes, frontier=frontier, fetch=fetch, retry=retry)
+        config = make_config(
+            directory, nodes=case.nodes, frontier=frontier, fetch=fetch, retry=retry
+        )
         result = run_crawl(config, serving.seeds)
         truth = serving.truth(options=TruthOptions(max_redirects=MAX_REDIRECTS))
         yield Crawled(case, result, truth, serving.log())
@@ -82,7 +96,9 @@ def test_each_other_row_is_a_try_of_a_failure_that_passes(crawled: Crawled) -> N
 
 
 def test_outcomes_are_the_truth(crawled: Crawled) -> None:
-    assert crawled.result.outcomes() == {url: str(outcome) for url, outcome in crawled.truth.outcomes().items()}
+    assert crawled.result.outcomes() == {
+        url: str(outcome) for url, outcome in crawled.truth.outcomes().items()
+    }
     summed = sum(commit["outcomes"].get("ok", 0) for commit in crawled.result.commits)
     assert summed == crawled.truth.counts()[Outcome.OK]
 
@@ -117,7 +133,9 @@ def test_no_two_requests_to_a_host_are_closer_than_its_delay(crawled: Crawled) -
 @pytest.mark.parametrize("crawled", HOST_ROUTING, indirect=True, ids=str)
 def test_with_host_routing_a_host_belongs_to_one_node(crawled: Crawled) -> None:
     nodes_of: dict[str, set[str]] = {}
-    for segment, manifest in zip(crawled.result.segments(), crawled.result.manifests(), strict=True):
+    for segment, manifest in zip(
+        crawled.result.segments(), crawled.result.manifests(), strict=True
+    ):
         rows = crawled.result.rows("pages", ["host"], segment)
         for row in rows:
             nodes_of.setdefault(row["host"], set()).add(manifest["node"])
@@ -144,10 +162,14 @@ def test_depth_and_via_follow_the_links(crawled: Crawled) -> None:
     """
     rows = crawled.result.rows("pages", ["key", "url", "via_key", "depth", "redirect_url"])
     by_key = {row["key"]: row for row in rows}
-    links = {(row["source"], row["target"]) for row in crawled.result.rows("links", ["source", "target"])}
+    links = {
+        (row["source"], row["target"]) for row in crawled.result.rows("links", ["source", "target"])
+    }
     if crawled.case.order == "crawldb":
         leads = {(target, by_key[source]["depth"] + 1) for source, target in links}
-        leads |= {(key_of(row["redirect_url"]), row["depth"]) for row in rows if row["redirect_url"]}
+        leads |= {
+            (key_of(row["redirect_url"]), row["depth"]) for row in rows if row["redirect_url"]
+        }
         assert all(row["via_key"] is None for row in rows)
         assert all((row["key"], row["depth"]) in leads for row in rows if row["depth"])
         return

@@ -63,7 +63,9 @@ def test_a_site_is_fetched_as_far_as_its_rule_says(crawled: Crawled) -> None:
     assert fetched["calendar"] == 2 * 300 + 1, "months and days"
     assert fetched["depth"] == 2 * 20 + 1, "folders and pages"
     assert fetched["refreshes"] == 1 + 10
-    assert fetched["offers"] == 1 + 20 + 400 + 100, "the third round finds a large pattern, the fourth compares"
+    assert fetched["offers"] == 1 + 20 + 400 + 100, (
+        "the third round finds a large pattern, the fourth compares"
+    )
 
 
 def test_each_rule_has_its_counter_and_nothing_else_was_rejected(crawled: Crawled) -> None:
@@ -75,7 +77,9 @@ def test_each_rule_has_its_counter_and_nothing_else_was_rejected(crawled: Crawle
     assert {rule for rule, count in rejected.items() if count} == set(RULES.values())
 
 
-def test_what_is_too_deep_or_a_refresh_too_many_is_said_in_the_table_of_links(crawled: Crawled) -> None:
+def test_what_is_too_deep_or_a_refresh_too_many_is_said_in_the_table_of_links(
+    crawled: Crawled,
+) -> None:
     links = crawled.result.rows("links", ["element", "target_url", "followed", "rule"])
     rules = {link["rule"] for link in links if not link["followed"]}
     assert rules == {"path_depth", "redirect_limit", "similar"}

@@ -73,14 +73,26 @@ def comparable(config: Config) -> dict[str, tuple[Any, ...]]:
     """What a visit leaves of each page, without times and places of its own."""
     found = {}
     for path, row in rows_of(config, 3).items():
-        facts = ("outcome", "status", "refers_to", "metadata", "etag", "last_modified", "title", "truncated")
+        facts = (
+            "outcome",
+            "status",
+            "refers_to",
+            "metadata",
+            "etag",
+            "last_modified",
+            "title",
+            "truncated",
+        )
         found[path] = tuple(row[name] for name in facts)
     links = Counter(row["source"] for row in Result(config).rows("links", ["source"]))
     return {**found, "links": tuple(sorted(links.items()))}
 
 
 def test_the_request_says_what_the_server_said_then(site: Site, config: Config) -> None:
-    sent = {path: {name: headers[name] for name in CONDITIONS & headers.keys()} for path, headers in site.asked}
+    sent = {
+        path: {name: headers[name] for name in CONDITIONS & headers.keys()}
+        for path, headers in site.asked
+    }
     assert sent.pop("/etag") == {"If-None-Match": '"e1"'}
     assert sent.pop("/date") == {"If-Modified-Since": DATE}
     assert sent.pop("/both") == {"If-None-Match": '"b"', "If-Modified-Since": DATE}
@@ -89,7 +101,10 @@ def test_the_request_says_what_the_server_said_then(site: Site, config: Config) 
 
 def test_what_each_visit_ended_in(config: Config) -> None:
     rows = rows_of(config, 3)
-    found = {path: (row["outcome"], row["status"], row["refers_to"] is not None) for path, row in rows.items()}
+    found = {
+        path: (row["outcome"], row["status"], row["refers_to"] is not None)
+        for path, row in rows.items()
+    }
     assert found == {
         "/": ("ok", 200, True),
         "/same": ("ok", 200, True),
@@ -107,7 +122,10 @@ def test_what_each_visit_ended_in(config: Config) -> None:
     for path, row in rows.items():
         if row["refers_to"] is not None:
             old = before[path]
-            assert (row["refers_to"]["file"], row["refers_to"]["offset"]) == (old["warc_file"], old["warc_offset"])
+            assert (row["refers_to"]["file"], row["refers_to"]["offset"]) == (
+                old["warc_file"],
+                old["warc_offset"],
+            )
             assert (row["digest"], row["length"], row["title"]) == (None, None, None)
     assert all(row["metadata"] is None for row in before.values())
 
@@ -117,8 +135,12 @@ def test_pages_say_what_the_next_visit_compares_with(config: Config, before: Res
     for number in (1, 2):
         rows = rows_of(config, number)
         said = {row["url"]: (row["payload_digest"] or row["digest"]).hex() for row in rows.values()}
-        assert said == {url: found.digest for url, found in full_captures(before.config).items() if url in said}
-        assert {path for path, row in rows.items() if row["payload_digest"]} == {"/zipped"} & rows.keys()
+        assert said == {
+            url: found.digest for url, found in full_captures(before.config).items() if url in said
+        }
+        assert {path for path, row in rows.items() if row["payload_digest"]} == {
+            "/zipped"
+        } & rows.keys()
     assert not any(row["payload_digest"] for row in rows_of(config, 3).values())
 
 
@@ -140,10 +162,16 @@ def test_a_revisit_record_says_what_it_is_a_revisit_of(config: Config) -> None:
     for path, row in rows_of(config, 3).items():
         if row["refers_to"] is None:
             continue
-        headers = reader.read_record(row["warc_file"], row["warc_offset"], row["warc_length"]).headers
-        old_segment = SegmentReader(stores.storage, stores.crawl.at(*row["refers_to"]["segment"].split("/")))
+        headers = reader.read_record(
+            row["warc_file"], row["warc_offset"], row["warc_length"]
+        ).headers
+        old_segment = SegmentReader(
+            stores.storage, stores.crawl.at(*row["refers_to"]["segment"].split("/"))
+        )
         [old] = old_segment.find([row["key"]])
-        full = old_segment.read_record(old["warc_file"], old["warc_offset"], old["warc_length"]).headers
+        full = old_segment.read_record(
+            old["warc_file"], old["warc_offset"], old["warc_length"]
+        ).headers
         is_304 = row["outcome"] == "not_modified"
         profile = "server-not-modified" if is_304 else "identical-payload-digest"
         assert headers["warc-profile"] == f"http://netpreserve.org/warc/1.1/revisit/{profile}"
@@ -155,7 +183,9 @@ def test_a_revisit_record_says_what_it_is_a_revisit_of(config: Config) -> None:
         assert captures[row["url"]].segment == row["refers_to"]["segment"], path
 
 
-def test_a_page_that_was_visited_again_is_shown_with_its_body(site: Site, config: Config, before: Result) -> None:
+def test_a_page_that_was_visited_again_is_shown_with_its_body(
+    site: Site, config: Config, before: Result
+) -> None:
     stores, old = open_stores(config), open_stores(before.config)
     for path in ("/etag", "/same", "/zipped"):
         view = find_page(stores, site.urls[path])
@@ -174,7 +204,9 @@ def test_a_damaged_segment_with_revisits_is_made_again(config: Config, tmp_path:
     assert check_segment(stores.storage, stores.crawl.segments()[-1].path) == []
 
 
-def test_what_a_compaction_moves_is_found_by_its_key(site: Site, config: Config, tmp_path: Path) -> None:
+def test_what_a_compaction_moves_is_found_by_its_key(
+    site: Site, config: Config, tmp_path: Path
+) -> None:
     """Records of full captures move when others are taken out of their file; revisits are shown with them as before."""
     other = copy_of(Result(config), tmp_path).config
     stores = open_stores(other)
@@ -187,14 +219,18 @@ def test_what_a_compaction_moves_is_found_by_its_key(site: Site, config: Config,
         assert content.endswith(path.encode())
 
 
-def test_a_folder_that_is_deleted_takes_bodies_of_later_visits_with_it(config: Config, tmp_path: Path) -> None:
+def test_a_folder_that_is_deleted_takes_bodies_of_later_visits_with_it(
+    config: Config, tmp_path: Path
+) -> None:
     other = copy_of(Result(config), tmp_path).config
     stores = open_stores(other)
     assert not [one for one in fsck(stores).findings if one.name == "revisit_without_body"]
     stores.storage.delete(stores.crawl.at(stores.crawl.folders()[1]))
     report = fsck(stores)
     [found] = [one for one in report.findings if one.name == "revisit_without_body"]
-    assert found.count == sum(row["refers_to"] is not None for row in rows_of(config, 3).values()) - 1, "all but /"
+    assert (
+        found.count == sum(row["refers_to"] is not None for row in rows_of(config, 3).values()) - 1
+    ), "all but /"
     assert found.severity is Severity.NOTE
 
 
@@ -242,16 +278,22 @@ def test_a_visit_that_is_killed_and_run_again_leaves_the_same(
     site.later()
     assert run_forked(killed_visit, other, step), f"{step} was not reached"
     run_iteration(other, "run-1", 3)
-    assert Counter(path for path, _ in site.asked if path != "/robots.txt") == dict.fromkeys(PATHS, 1)
+    assert Counter(path for path, _ in site.asked if path != "/robots.txt") == dict.fromkeys(
+        PATHS, 1
+    )
     assert comparable(other) == comparable(config)
 
 
-def test_a_third_visit_refers_to_the_full_capture_too(site: Site, config: Config, tmp_path: Path) -> None:
+def test_a_third_visit_refers_to_the_full_capture_too(
+    site: Site, config: Config, tmp_path: Path
+) -> None:
     visit(config, "8-1", 4)
     third, second = rows_of(config, 4), rows_of(config, 3)
     assert third["/etag"]["refers_to"] == second["/etag"]["refers_to"]
     assert third["/new"]["refers_to"] is None
-    assert all(headers.get("If-None-Match") is None for path, headers in site.asked if path == "/moved")
+    assert all(
+        headers.get("If-None-Match") is None for path, headers in site.asked if path == "/moved"
+    )
 
 
 def test_lists_of_the_crawldb_ask_again_as_lists_by_hand_do(tmp_path: Path) -> None:
@@ -271,7 +313,9 @@ def test_lists_of_the_crawldb_ask_again_as_lists_by_hand_do(tmp_path: Path) -> N
             rows = rows_of(config, rounds + number)
             revisits = {path for path, row in rows.items() if row["refers_to"]}
             assert revisits == {"/", "/same", "/zipped", "/etag", "/date", "/both"}
-            assert {row["outcome"] for path, row in rows.items() if path in VALIDATORS} == {"not_modified"}
+            assert {row["outcome"] for path, row in rows.items() if path in VALIDATORS} == {
+                "not_modified"
+            }
             for path in revisits:
                 assert rows[path]["refers_to"] == full[site.urls[path]].place, "never to a revisit"
                 assert json.loads(rows[path]["metadata"])["list"] == made["list"]
@@ -288,8 +332,12 @@ def warc_dates(result: Result) -> dict[str, set[tuple[str, str]]]:
     for path in result.warcs():
         with path.open("rb") as file:
             for record in ArchiveIterator(file):
-                name = {"response": "WARC-Date", "revisit": "WARC-Refers-To-Date"}.get(record.rec_type)
+                name = {"response": "WARC-Date", "revisit": "WARC-Refers-To-Date"}.get(
+                    record.rec_type
+                )
                 if name is not None:
                     head = record.rec_headers
-                    found[record.rec_type].add((head.get_header("WARC-Target-URI"), head.get_header(name)))
+                    found[record.rec_type].add(
+                        (head.get_header("WARC-Target-URI"), head.get_header(name))
+                    )
     return found

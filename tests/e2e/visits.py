@@ -51,7 +51,9 @@ class _Page(BaseHTTPRequestHandler):
             body += b"%d" % next(site.numbers)
         elif self.path == "/zipped":
             body, more = gzip.compress(body, mtime=0), {"Content-Encoding": "gzip"}
-        self.answer(status, body, {"ETag": etag, "Last-Modified": date, "Content-Type": "text/html", **more})
+        self.answer(
+            status, body, {"ETag": etag, "Last-Modified": date, "Content-Type": "text/html", **more}
+        )
 
     def answer(self, status: int, body: bytes, headers: dict[str, str | None]) -> None:
         self.send_response(status)
@@ -111,9 +113,16 @@ def full_captures(config: Config) -> dict[str, Earlier]:
             for row in batch.to_pylist():
                 if row["status"] != 200 or row["refers_to"] is not None:
                     continue
-                record = reader.read_record(row["warc_file"], row["warc_offset"], row["warc_length"])
+                record = reader.read_record(
+                    row["warc_file"], row["warc_offset"], row["warc_length"]
+                )
                 digest = _hex(record.headers["warc-payload-digest"])
-                place = (str(segment), row["warc_file"], row["warc_offset"], row["time"].timestamp())
+                place = (
+                    str(segment),
+                    row["warc_file"],
+                    row["warc_offset"],
+                    row["time"].timestamp(),
+                )
                 found[row["url"]] = Earlier(*place, digest, row["etag"], row["last_modified"])
     return found
 
@@ -124,17 +133,25 @@ def _hex(digest: str) -> str:
     return base64.b32decode(digest.removeprefix("sha1:")).hex()
 
 
-def leave_list(config: Config, name: str, urls: Sequence[str], captures: dict[str, Earlier]) -> None:
+def leave_list(
+    config: Config, name: str, urls: Sequence[str], captures: dict[str, Earlier]
+) -> None:
     """Leave a list for the nodes, as `generate` does."""
     lines = []
     for url in urls:
         earlier = captures[url].to_text() if url in captures else ""
-        lines.append(encode_line(QueuedUrl(url, metadata='{"a": "b"}', list_name=name, earlier=earlier), HANDED_ON))
+        lines.append(
+            encode_line(
+                QueuedUrl(url, metadata='{"a": "b"}', list_name=name, earlier=earlier), HANDED_ON
+            )
+        )
     crawl = open_stores(config).crawl
     hand_over(crawl, name, lines, Division.of(config), facts={"newest": crawl.newest()}, scope=None)
 
 
-def visit(config: Config, name: str, number: int, captures: dict[str, Earlier] | None = None) -> dict[str, Any]:
+def visit(
+    config: Config, name: str, number: int, captures: dict[str, Earlier] | None = None
+) -> dict[str, Any]:
     """One more iteration, in which all pages with a full capture are visited again; returns its counts."""
     found = full_captures(config) if captures is None else captures
     leave_list(config, name, sorted(found), found)
@@ -144,6 +161,12 @@ def visit(config: Config, name: str, number: int, captures: dict[str, Earlier] |
 def rows_of(config: Config, number: int) -> dict[str, dict[str, Any]]:
     """Rows of `pages` of the n-th iteration, by path."""
     stores = open_stores(config)
-    [segment] = [one for one in stores.crawl.segments() if one.folder == stores.crawl.folders()[number - 1]]
-    rows = [row for batch in SegmentReader(stores.storage, segment.path).pages() for row in batch.to_pylist()]
+    [segment] = [
+        one for one in stores.crawl.segments() if one.folder == stores.crawl.folders()[number - 1]
+    ]
+    rows = [
+        row
+        for batch in SegmentReader(stores.storage, segment.path).pages()
+        for row in batch.to_pylist()
+    ]
     return {"/" + row["url"].split("/", 3)[3]: row for row in rows}

@@ -23,8 +23,37 @@ from crawl_lib.segment.schema import PAGES_SCHEMA
 from crawl_lib.storage import Storage
 
 # Where signed and unsigned bytes, short and long keys, and texts of other orders than their bytes differ.
-EDGES = [b"", b"\0", b"\0\0", b"\x7f", b"\x7f\xff", b"\x80", b"\x80\0", b"\xff", b"\xff\xff", b"a", b"a\0", b"ab"]
-WORDS = ["", "a", "A", "b", "Z", "é", "z", "ß", "ss", "\uffff", "\U0001f600", "10", "9", "a b", "a\0"]
+EDGES = [
+    b"",
+    b"\0",
+    b"\0\0",
+    b"\x7f",
+    b"\x7f\xff",
+    b"\x80",
+    b"\x80\0",
+    b"\xff",
+    b"\xff\xff",
+    b"a",
+    b"a\0",
+    b"ab",
+]
+WORDS = [
+    "",
+    "a",
+    "A",
+    "b",
+    "Z",
+    "é",
+    "z",
+    "ß",
+    "ss",
+    "\uffff",
+    "\U0001f600",
+    "10",
+    "9",
+    "a b",
+    "a\0",
+]
 
 
 def put(storage: Storage, path: str, table: pa.Table) -> str:
@@ -70,7 +99,9 @@ class EngineContract:
         rng.shuffle(keys)
         keys = list(dict.fromkeys(keys))
         table = self.name()
-        engine.table(table, put(storage, f"{table}.parquet", pa.table({"key": pa.array(keys, pa.binary())})))
+        engine.table(
+            table, put(storage, f"{table}.parquet", pa.table({"key": pa.array(keys, pa.binary())}))
+        )
         found = self.rows(engine, write_query(f"select key from {table} order by key"))
         assert [row["key"] for row in found] == sorted(keys)
 
@@ -78,7 +109,14 @@ class EngineContract:
         keys = [bytes([first]) * 20 for first in (0, 1, 127, 128, 255)]
         table = self.name()
         schema = pa.schema([pa.field("key", pa.binary(20), nullable=False)])
-        engine.table(table, put(storage, f"{table}.parquet", pa.Table.from_pylist([{"key": k} for k in keys], schema)))
+        engine.table(
+            table,
+            put(
+                storage,
+                f"{table}.parquet",
+                pa.Table.from_pylist([{"key": k} for k in keys], schema),
+            ),
+        )
         found = self.rows(engine, write_query(f"select key from {table} order by key desc"))
         assert [row["key"] for row in found] == keys[::-1]
 
@@ -89,13 +127,19 @@ class EngineContract:
         assert [row["word"] for row in found] == sorted(WORDS, key=str.encode)
 
     @pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 1000])
-    def test_a_stream_has_every_row_in_batches_of_the_size_asked_for(self, engine, storage, write_query, count):
+    def test_a_stream_has_every_row_in_batches_of_the_size_asked_for(
+        self, engine, storage, write_query, count
+    ):
         table = self.name()
         numbers = random.Random(count).sample(range(10 * count + 1), count)
-        engine.table(table, put(storage, f"{table}.parquet", pa.table({"n": pa.array(numbers, pa.int32())})))
+        engine.table(
+            table, put(storage, f"{table}.parquet", pa.table({"n": pa.array(numbers, pa.int32())}))
+        )
         batches = list(engine.stream(write_query(f"select n from {table} order by n"), 64))
         assert [row["n"] for batch in batches for row in batch.to_pylist()] == sorted(numbers)
-        assert [len(batch) for batch in batches] == [64] * (count // 64) + [count % 64] * (count % 64 > 0)
+        assert [len(batch) for batch in batches] == [64] * (count // 64) + [count % 64] * (
+            count % 64 > 0
+        )
 
     def test_rows_of_a_segment_keep_values_types_and_nulls_and_say_which_file_they_are_of(
         self, engine, storage, write_query
@@ -106,10 +150,17 @@ class EngineContract:
             "warc_file": "w", "warc_offset": 1 << 40, "warc_length": 5, "digest": b"\xff" * 20, "title": "é\U0001f600",
         }  # fmt: skip
         times = [datetime(2026, 1, 2, 3, 4, 5, 678901, UTC), datetime(1900, 1, 1, tzinfo=UTC)]
-        rows = [[{**known, "time": time, "status": status}] for time, status in zip(times, (200, None), strict=True)]
+        rows = [
+            [{**known, "time": time, "status": status}]
+            for time, status in zip(times, (200, None), strict=True)
+        ]
         table = self.name()
         paths = [
-            put(storage, f"{table}/{folder}/pages.parquet", pa.Table.from_pylist(rows[number], PAGES_SCHEMA))
+            put(
+                storage,
+                f"{table}/{folder}/pages.parquet",
+                pa.Table.from_pylist(rows[number], PAGES_SCHEMA),
+            )
             for number, folder in enumerate(["status=7", "a"])
         ]
         engine.tables(table, paths, PAGES_SCHEMA)
@@ -123,7 +174,9 @@ class EngineContract:
         table, columns = self.name(), {"n": pa.array([1], pa.int32()), "later": pa.array(["x"])}
         files = [pa.table({"n": columns["n"]}), pa.table({"n": columns["n"]})]
         files[newest] = pa.table(columns)
-        paths = [put(storage, f"{table}/{place}/pages.parquet", file) for place, file in enumerate(files)]
+        paths = [
+            put(storage, f"{table}/{place}/pages.parquet", file) for place, file in enumerate(files)
+        ]
         schema = pa.schema([("n", pa.int32()), ("later", pa.string()), ("latest", pa.string())])
         engine.tables(table, paths, schema)
         rows = self.rows(engine, write_query(f"select * from {table} order by segment"))
@@ -131,9 +184,13 @@ class EngineContract:
             [1, "x" if place == newest else None, None, place] for place in range(2)
         ]
 
-    def test_a_table_without_a_file_has_no_rows_and_keeps_its_place(self, engine, storage, write_query):
+    def test_a_table_without_a_file_has_no_rows_and_keeps_its_place(
+        self, engine, storage, write_query
+    ):
         table, schema = self.name(), pa.schema([("n", pa.int32())])
-        first, last = (put(storage, f"{table}/{n}/pages.parquet", pa.table({"n": [n]}, schema)) for n in (1, 3))
+        first, last = (
+            put(storage, f"{table}/{n}/pages.parquet", pa.table({"n": [n]}, schema)) for n in (1, 3)
+        )
         engine.tables(table, [None, first, None, last, None], schema)
         found = self.rows(engine, write_query(f"select * from {table} order by n"))
         assert found == [{"n": 1, "segment": 1}, {"n": 3, "segment": 3}]
@@ -156,13 +213,18 @@ class EngineContract:
     def test_no_files_are_an_empty_table(self, engine, write_query):
         table = self.name()
         engine.tables(table, [], PAGES_SCHEMA)
-        query = write_query(f"select key, time, segment from {table} where status = 200 order by key")
+        query = write_query(
+            f"select key, time, segment from {table} where status = 200 order by key"
+        )
         assert self.rows(engine, query) == []
         assert engine.value(write_query(f"select count(*) as n from {table}")) == 0
 
     def test_values_views_and_small_answers(self, engine, write_query):
         table, view = self.name(), self.name()
-        columns = {"key": pa.array([b"\xff", b"\0"], pa.binary()), "n": pa.array([1, 2], pa.int32())}
+        columns = {
+            "key": pa.array([b"\xff", b"\0"], pa.binary()),
+            "n": pa.array([1, 2], pa.int32()),
+        }
         engine.values(table, pa.table(columns))
         engine.view(view, write_query(f"select n + 1 as n from {table} where key > X'7F'"))
         assert engine.column(write_query(f"select n from {view}")) == [2]
@@ -181,8 +243,12 @@ class EngineContract:
         table = self.name()
         engine.values(table, pa.table({"n": list(range(1000))}))
         told = []
-        query = write_query(f"select a.n as n, b.n as m from {table} a, {table} b order by a.n * 7919 % 1009, b.n")
-        monkeypatch.setattr("crawl_lib.stopping.Work.report", lambda _, **counts: told.append(counts))
+        query = write_query(
+            f"select a.n as n, b.n as m from {table} a, {table} b order by a.n * 7919 % 1009, b.n"
+        )
+        monkeypatch.setattr(
+            "crawl_lib.stopping.Work.report", lambda _, **counts: told.append(counts)
+        )
         for _ in engine.stream(query, 1 << 20, "some.stage"):
             pass
         assert told

@@ -71,21 +71,31 @@ def test_sorting_keeps_to_its_memory_and_leaves_no_file(
         stream = engine.stream("q", 1 << 14)
         first = next(stream)
         assert sum(file.stat().st_size for file in scratch.rglob("*") if file.is_file()) > 10 << 20
-        found = [*first.column(0).to_pylist(), *(key for batch in stream for key in batch.column(0).to_pylist())]
+        found = [
+            *first.column(0).to_pylist(),
+            *(key for batch in stream for key in batch.column(0).to_pylist()),
+        ]
     assert found == sorted(keys)
     assert [file for file in scratch.rglob("*") if file.is_file()] == []
 
 
 def test_sorting_keeps_to_its_disk(config: Config, endless: Workplace, tmp_path: Path) -> None:
     """Beyond it is an error that names the option; nothing is left."""
-    (tmp_path / "much.sql").write_text("select md5(range::varchar) as a, range as b from range(20000000) order by a")
+    (tmp_path / "much.sql").write_text(
+        "select md5(range::varchar) as a, range as b from range(20000000) order by a"
+    )
     room = replace(endless, memory_bytes=1, max_bytes=10 << 20)
-    with open_engine(config, room) as engine, pytest.raises(NoRoomError, match=r"more room than scratch\.max_bytes"):
+    with (
+        open_engine(config, room) as engine,
+        pytest.raises(NoRoomError, match=r"more room than scratch\.max_bytes"),
+    ):
         next(engine.stream("much", 10))
     assert [file for file in room.scratch.rglob("*") if file.is_file()] == []
 
 
-@pytest.mark.parametrize(("needed", "count"), [(1, 1), (8, 16), (9, 32), (16, 32), (17, 64), (1000, 64)])
+@pytest.mark.parametrize(
+    ("needed", "count"), [(1, 1), (8, 16), (9, 32), (16, 32), (17, 64), (1000, 64)]
+)
 def test_each_key_is_in_one_share_and_a_share_fits_into_half_of_the_memory(
     config: Config, endless: Workplace, tmp_path: Path, needed: int, count: int
 ) -> None:
@@ -108,8 +118,17 @@ def test_what_is_kept_of_no_rows_has_its_columns_and_more_follows_it(
     config: Config, endless: Workplace, tmp_path: Path, needed: int
 ) -> None:
     """In one file, and by shares of the keys, where no rows leave no file; also if it was kept before the shares."""
-    schema = pa.schema({"key": pa.binary(), "n": pa.int16(), "at": pa.timestamp("us"), "words": pa.list_(pa.string())})
-    rows = pa.Table.from_pylist([{"key": bytes([n]) * 20, "n": n, "words": ["a", None]} for n in range(3)], schema)
+    schema = pa.schema(
+        {
+            "key": pa.binary(),
+            "n": pa.int16(),
+            "at": pa.timestamp("us"),
+            "words": pa.list_(pa.string()),
+        }
+    )
+    rows = pa.Table.from_pylist(
+        [{"key": bytes([n]) * 20, "n": n, "words": ["a", None]} for n in range(3)], schema
+    )
     (tmp_path / "none.sql").write_text("select * from given where n > 9")
     (tmp_path / "all.sql").write_text("select * from given")
     for name in ("before", "after"):
@@ -145,14 +164,19 @@ def test_what_is_kept_by_shares_is_written_in_small_blocks(
         shares = engine.shares(endless.memory_bytes * 10)
         engine.keep("kept", "all")
         files = sorted((endless.scratch / "kept" / "kept").iterdir())
-        firsts = [{key[0] * len(shares) // 256 for key in pq.read_table(file)["key"].to_pylist()} for file in files]
+        firsts = [
+            {key[0] * len(shares) // 256 for key in pq.read_table(file)["key"].to_pylist()}
+            for file in files
+        ]
         groups = [pq.ParquetFile(file).num_row_groups for file in files]
         assert sorted(firsts, key=min) == [{share} for share in range(len(shares))]
         assert min(groups) > 5
         assert pa.Table.from_batches(engine.stream("kept", 10_000)).to_pylist() == rows.to_pylist()
 
 
-ENDLESS = "select count(*) as n from range(10000000) a, range(10000000) b where a.range * b.range % 7 = 3"
+ENDLESS = (
+    "select count(*) as n from range(10000000) a, range(10000000) b where a.range * b.range % 7 = 3"
+)
 
 
 class TimeLimitError(BaseException):
@@ -196,12 +220,18 @@ def test_a_signal_is_heard_within_a_long_query(config: Config, endless: Workplac
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("ThreadPoolExecutor")]
+    assert not [
+        thread for thread in threading.enumerate() if thread.name.startswith("ThreadPoolExecutor")
+    ]
 
 
-def test_a_view_is_read_as_what_it_reads_is_then(config: Config, endless: Workplace, tmp_path: Path) -> None:
+def test_a_view_is_read_as_what_it_reads_is_then(
+    config: Config, endless: Workplace, tmp_path: Path
+) -> None:
     """Also where its text names tables in a comment, has a table of its own, or is given before what it reads."""
-    (tmp_path / "outer.sql").write_text("-- read from middle\nwith own as (select n from middle) select n from own")
+    (tmp_path / "outer.sql").write_text(
+        "-- read from middle\nwith own as (select n from middle) select n from own"
+    )
     (tmp_path / "q.sql").write_text("select outer_view.n as n from outer_view order by n desc")
     with open_engine(config, endless) as engine:
         engine.view("outer_view", "outer")

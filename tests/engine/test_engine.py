@@ -42,7 +42,10 @@ def test_spark_without_its_extra_says_what_to_install(
     if name == "py4j":  # which PySpark imports first, where it is installed
         monkeypatch.setitem(sys.modules, "pyspark", None)
     with (
-        pytest.raises(ConfigError, match=r"batch\.engine: spark needs the extra `spark`.*make setup-spark.*duckdb"),
+        pytest.raises(
+            ConfigError,
+            match=r"batch\.engine: spark needs the extra `spark`.*make setup-spark.*duckdb",
+        ),
         open_engine(with_spark(config), room),
     ):
         pass
@@ -54,11 +57,15 @@ def test_nobody_else_loads_spark() -> None:
         "import sys, crawl_lib.stages, crawl_lib.export, crawl_lib.graph, crawl_lib.engine\n"
         "print([name for name in sys.modules if name.split('.')[0] in ('pyspark', 'py4j')])"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "[]"
 
 
-def test_what_a_killed_run_left_in_the_hidden_folder_is_deleted(config: Config, room: Workplace) -> None:
+def test_what_a_killed_run_left_in_the_hidden_folder_is_deleted(
+    config: Config, room: Workplace
+) -> None:
     room.storage.write_bytes("hidden/result-1/part-00000.parquet", b"of another run")
     with open_engine(config, room):
         assert not room.storage.exists("hidden")
@@ -81,17 +88,23 @@ def fake_java(folder: Path, said: str) -> None:
         ("no such thing", "is of an unknown version"),
     ],
 )
-def test_spark_needs_java_17(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, problem: str | None) -> None:
+def test_spark_needs_java_17(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, problem: str | None
+) -> None:
     fake_java(tmp_path, said)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     if problem is None:
         check_java()
         return
-    with pytest.raises(ConfigError, match=rf"needs Java 17 or newer: .*{problem}; .*JAVA_HOME.*duckdb"):
+    with pytest.raises(
+        ConfigError, match=rf"needs Java 17 or newer: .*{problem}; .*JAVA_HOME.*duckdb"
+    ):
         check_java()
 
 
-def test_no_java_at_all_says_where_it_was_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_java_at_all_says_where_it_was_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ConfigError, match="needs Java 17 or newer: none is in PATH"):
@@ -105,8 +118,13 @@ def test_no_java_at_all_says_where_it_was_looked_for(tmp_path: Path, monkeypatch
 def test_batches_have_the_size_that_was_asked_for(sizes: list[int], rows: int) -> None:
     """However an engine cuts its answer: that is what makes both leave the same bytes."""
     numbers = iter(range(sum(sizes)))
-    given_ = [pa.RecordBatch.from_pydict({"n": pa.array([next(numbers) for _ in range(k)], pa.int64())}) for k in sizes]
+    given_ = [
+        pa.RecordBatch.from_pydict({"n": pa.array([next(numbers) for _ in range(k)], pa.int64())})
+        for k in sizes
+    ]
     found = [batch.column(0).to_pylist() for batch in in_batches(given_, rows)]
     total = sum(sizes)
     assert [number for batch in found for number in batch] == list(range(total))
-    assert [len(batch) for batch in found] == [rows] * (total // rows) + [total % rows] * (total % rows > 0)
+    assert [len(batch) for batch in found] == [rows] * (total // rows) + [total % rows] * (
+        total % rows > 0
+    )

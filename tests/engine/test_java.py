@@ -21,7 +21,11 @@ def test_java_gets_the_realm_that_everybody_else_has(variable, expected):
 
 @pytest.mark.parametrize(
     ("security", "url", "expected"),
-    [("kerberos", "hdfs://nn:8020/krake", True), ("kerberos", None, False), ("simple", "hdfs://nn:8020/krake", False)],
+    [
+        ("kerberos", "hdfs://nn:8020/krake", True),
+        ("kerberos", None, False),
+        ("simple", "hdfs://nn:8020/krake", False),
+    ],
 )
 def test_copies_need_no_ticket_of_java(config: Config, security, url, expected):
     dfs, spark = replace(config.dfs, security=security), replace(config.spark, dfs_url=url)

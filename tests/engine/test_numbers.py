@@ -13,7 +13,15 @@ import pyarrow as pa
 import pytest
 
 from crawl_lib.engine import numbers
-from crawl_lib.engine.numbers import KeyNumbers, column_of, count_sorted, hosts_of, keys_of, numbered_names, values_of
+from crawl_lib.engine.numbers import (
+    KeyNumbers,
+    column_of,
+    count_sorted,
+    hosts_of,
+    keys_of,
+    numbered_names,
+    values_of,
+)
 from crawl_lib.urls import host_of
 from tests.pythons import ROOT
 
@@ -40,7 +48,9 @@ def twin(chance: random.Random) -> bytes:
 
 def ending(chance: random.Random) -> bytes:
     """One that differs from others in its last byte alone, or in the byte behind the first 8."""
-    return b"12345678" + chance.choice([b"\0", b"\xff"]) + bytes(10) + bytes([chance.randrange(256)])
+    return (
+        b"12345678" + chance.choice([b"\0", b"\xff"]) + bytes(10) + bytes([chance.randrange(256)])
+    )
 
 
 def crowded(chance: random.Random) -> bytes:
@@ -57,7 +67,12 @@ def test_each_key_has_its_place_and_others_have_none(
     chance = random.Random(count)
     assert callable(kind)
     known = {LEAST, MOST, *(kind(chance) for _ in range(count))}
-    others = [LEAST[:-1] + b"\1", MOST[:-1] + b"\xfe", *(kind(chance) for _ in range(count)), chance.randbytes(20)]
+    others = [
+        LEAST[:-1] + b"\1",
+        MOST[:-1] + b"\xfe",
+        *(kind(chance) for _ in range(count)),
+        chance.randbytes(20),
+    ]
     keys = sorted(known)
     table, places = table_of(tmp_path, keys), {key: place for place, key in enumerate(keys)}
     asked = [*keys, *others, *keys]
@@ -102,7 +117,9 @@ def test_names_are_numbered_in_their_order_however_they_come_in_columns(size: in
 
     names, numbers = numbered_names([pa.array([], pa.string()), *columns], name_of)
     assert names == sorted({name for host in hosts if (name := name_of(host))})
-    assert [names[number] if number >= 0 else None for number in numbers] == [name_of(host) for host in hosts]
+    assert [names[number] if number >= 0 else None for number in numbers] == [
+        name_of(host) for host in hosts
+    ]
     assert numbered_names([pa.array(["b", "a", "b"])])[1].tolist() == [1, 0, 1]
     assert [len(found) for found in numbered_names([])] == [0, 0]
 
@@ -121,9 +138,18 @@ def test_values_pass_to_a_column_and_back(kind: type[np.generic], size: int) -> 
 def test_columns_of_numbers_load_no_pandas() -> None:
     """pandas takes a process 0.3 s."""
     code = "values_of(column_of(np.arange(3))); values_of(column_of(np.zeros(3, bool))); print('pandas' in sys.modules)"
-    lines = ("import sys", "import numpy as np", "from crawl_lib.engine.numbers import column_of, values_of", code)
+    lines = (
+        "import sys",
+        "import numpy as np",
+        "from crawl_lib.engine.numbers import column_of, values_of",
+        code,
+    )
     done = subprocess.run(
-        [sys.executable, "-c", "\n".join(lines)], cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, "-c", "\n".join(lines)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stdout.split() == ["False"]
 
@@ -136,5 +162,11 @@ def test_sorted_numbers_are_counted_on_top(numbers: list[int]) -> None:
 
 
 def test_the_hosts_of_columns_are_those_of_urls() -> None:
-    urls = ["http://a.example/", "https://a.example:8443/x:9/", "http://[::1]/", "http://[::1]:80/y", "http://1.2.3.4/"]
+    urls = [
+        "http://a.example/",
+        "https://a.example:8443/x:9/",
+        "http://[::1]/",
+        "http://[::1]:80/y",
+        "http://1.2.3.4/",
+    ]
     assert hosts_of(pa.array(urls)).to_pylist() == [host_of(url) for url in urls]

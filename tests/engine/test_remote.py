@@ -55,7 +55,9 @@ def test_a_file_that_is_not_there_is_an_error_when_it_is_opened(files: StoreFile
         files.open(_address("a/none"))
 
 
-def test_reads_of_any_place_and_size_are_the_files_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_of_any_place_and_size_are_the_files_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Within a block, across blocks, larger than one, at and beyond the end."""
     monkeypatch.setattr(remote, "BLOCK_BYTES", 1000)
     store = LocalStorage.open(tmp_path)
@@ -74,7 +76,9 @@ def test_reads_of_any_place_and_size_are_the_files_bytes(tmp_path: Path, monkeyp
     assert file.seek(-10, io.SEEK_CUR) == 9990
 
 
-def test_memory_does_not_grow_with_files_and_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_does_not_grow_with_files_and_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is kept of what was read is a few blocks in all, and a file's small reads are one request."""
     monkeypatch.setattr(remote, "BLOCK_BYTES", 1000)
     inner = LocalStorage.open(tmp_path)

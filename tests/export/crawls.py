@@ -57,7 +57,9 @@ def member(url: str, block: bytes, kind: str = "response") -> bytes:
 
 def manifest(folder: str, node: str, *, pages: int, links: int) -> bytes:
     """The manifest of a segment that has only tables and WARC files; as older versions wrote it, without a digest."""
-    named: dict[str, Any] = dict.fromkeys(("krake_version", "config_digest", "user_agent", "robots_policy"), "")
+    named: dict[str, Any] = dict.fromkeys(
+        ("krake_version", "config_digest", "user_agent", "robots_policy"), ""
+    )
     counts = {"taken": pages, "deferred": 0, "pages": pages, "links": links, "outcomes": {}}
     own: dict[str, Any] = {
         "take_id": f"{folder} {node}",
@@ -66,7 +68,9 @@ def manifest(folder: str, node: str, *, pages: int, links: int) -> bytes:
         "folder": folder,
         "node": node,
     }
-    return Manifest(**named, **own, counts=counts, started="1970-01-01T00:00:00Z", format_version=1).to_bytes()
+    return Manifest(
+        **named, **own, counts=counts, started="1970-01-01T00:00:00Z", format_version=1
+    ).to_bytes()
 
 
 @dataclass
@@ -102,7 +106,9 @@ class CrawlMaker:
                     "status": capture.status,
                     "mime_detected": None if capture.refers_to else capture.mime,
                     "outcome": capture.outcome,
-                    "refers_to": {"segment": capture.refers_to, "file": "", "offset": 0} if capture.refers_to else None,
+                    "refers_to": {"segment": capture.refers_to, "file": "", "offset": 0}
+                    if capture.refers_to
+                    else None,
                     "retry_at": capture.retry_at and datetime.fromtimestamp(capture.retry_at, UTC),
                     **capture.more,
                 }
@@ -121,6 +127,8 @@ class CrawlMaker:
             (place / name).write_bytes(data)
         pq.write_table(pa.Table.from_pylist(rows, PAGES_SCHEMA), place / "pages.parquet")
         pq.write_table(pa.Table.from_pylist(links, LINKS_SCHEMA), place / "links.parquet")
-        (place / "manifest.json").write_bytes(manifest(folder, node, pages=len(rows), links=len(links)))
+        (place / "manifest.json").write_bytes(
+            manifest(folder, node, pages=len(rows), links=len(links))
+        )
         self.segments.append(SegmentInput(folder, node, path))
         return place

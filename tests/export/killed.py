@@ -34,7 +34,9 @@ def child(work: dict, name: str, step: str | None) -> int:
             os.environ[KILL_VARIABLE] = step
         config = from_mapping(work["config"], Path("/"))
         stores = open_stores(config)
-        export_pages(stores, name=name, segments=[SegmentInput(*entry) for entry in work["segments"]])
+        export_pages(
+            stores, name=name, segments=[SegmentInput(*entry) for entry in work["segments"]]
+        )
         link_export(stores, name=name)
         finalize_export(stores, name=name)
     except BaseException as error:

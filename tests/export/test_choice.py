@@ -40,20 +40,32 @@ def contents(config: Config, name: str = "x") -> dict[bytes, bytes]:
         return dict(zip(mapping, content, strict=True))
 
 
-def exported(storage: Storage, config: Config, crawl: CrawlMaker, **options: Any) -> dict[bytes, bytes]:
+def exported(
+    storage: Storage, config: Config, crawl: CrawlMaker, **options: Any
+) -> dict[bytes, bytes]:
     narrowed = replace(config, export=replace(config.export, **options))
     export_pages(stores_on(storage, narrowed), name="x", segments=crawl.segments)
     return contents(config)
 
 
-def test_only_captures_of_status_200_count(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
+def test_only_captures_of_status_200_count(
+    storage: Storage, config: Config, crawl: CrawlMaker
+) -> None:
     statuses = [200, 201, 204, 301, 404, 500, None]
-    crawl.segment("1", "node-a", [Capture(f"{A}{status}", b"x", status=status) for status in statuses])
+    crawl.segment(
+        "1", "node-a", [Capture(f"{A}{status}", b"x", status=status) for status in statuses]
+    )
     assert exported(storage, config, crawl) == {key(f"{A}200"): b"x"}
 
 
-def test_the_newest_capture_of_status_200_wins(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
-    crawl.segment("3", "node-a", [Capture(A, b"late but gone", time=30, status=404), Capture(B, b"oldest", time=1)])
+def test_the_newest_capture_of_status_200_wins(
+    storage: Storage, config: Config, crawl: CrawlMaker
+) -> None:
+    crawl.segment(
+        "3",
+        "node-a",
+        [Capture(A, b"late but gone", time=30, status=404), Capture(B, b"oldest", time=1)],
+    )
     crawl.segment("2", "node-a", [Capture(A, b"newest", time=20), Capture(B, b"middle", time=2)])
     crawl.segment("1", "node-a", [Capture(A, b"older", time=10), Capture(B, b"newest", time=3)])
     assert exported(storage, config, crawl) == {key(A): b"newest", key(B): b"newest"}
@@ -64,7 +76,9 @@ def test_requisites_are_exported_where_a_followed_link_names_them_or_on_demand(
     with_requisites: bool, storage: Storage, config: Config, crawl: CrawlMaker
 ) -> None:
     """Every second link of a made capture is followed. The link may be in another segment."""
-    requisites = [Capture(f"{A}{name}", b"x", more={"hop": "E"}) for name in ("linked", "refused", "alone")]
+    requisites = [
+        Capture(f"{A}{name}", b"x", more={"hop": "E"}) for name in ("linked", "refused", "alone")
+    ]
     crawl.segment("1", "node-a", [*requisites, Capture(B, b"x", more={"hop": "L"})])
     crawl.segment("2", "node-a", [Capture(C, b"x", links=[f"{A}linked", f"{A}refused"])])
     stores = stores_on(storage, config)
@@ -82,7 +96,11 @@ def test_equal_times_are_decided_by_segment_file_and_offset(
     """Iterations count as numbers: 10 is later than 9. The order in which segments are named does not count."""
     crawl.segment("10", "node-a", [Capture(A, b"last folder"), Capture(B, b"first file", file=0)])
     crawl.segment("9", "node-b", [Capture(A, b"earlier folder")])
-    crawl.segment("10", "node-b", [Capture(B, b"x", file=0), Capture(B, b"y", file=1), Capture(B, b"z", file=1)])
+    crawl.segment(
+        "10",
+        "node-b",
+        [Capture(B, b"x", file=0), Capture(B, b"y", file=1), Capture(B, b"z", file=1)],
+    )
     if turn:
         crawl.segments.reverse()
     assert exported(storage, config, crawl) == {key(A): b"last folder", key(B): b"z"}
@@ -100,7 +118,11 @@ def test_equal_times_are_decided_by_segment_file_and_offset(
     ],
 )
 def test_mime_types_narrow_the_export(
-    storage: Storage, config: Config, crawl: CrawlMaker, patterns: tuple[str, ...] | None, taken: set[str | None]
+    storage: Storage,
+    config: Config,
+    crawl: CrawlMaker,
+    patterns: tuple[str, ...] | None,
+    taken: set[str | None],
 ) -> None:
     mimes = ["text/html", "Text/Plain", "image/png", None]
     crawl.segment("1", "node-a", [Capture(f"{A}{mime}", b"x", mime=mime) for mime in mimes])
@@ -108,11 +130,14 @@ def test_mime_types_narrow_the_export(
     assert set(found) == {key(f"{A}{mime}") for mime in taken}
 
 
-def test_codings_are_undone_and_everything_else_kept(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
+def test_codings_are_undone_and_everything_else_kept(
+    storage: Storage, config: Config, crawl: CrawlMaker
+) -> None:
     text = b"<p>caf\xe9</p>\r\n" * 50
     packed = gzip.compress(text)
     chunked = b"".join(
-        b"%x\r\n%s\r\n" % (len(packed[at : at + 9]), packed[at : at + 9]) for at in range(0, len(packed), 9)
+        b"%x\r\n%s\r\n" % (len(packed[at : at + 9]), packed[at : at + 9])
+        for at in range(0, len(packed), 9)
     )
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Encoding: gzip\r\n\r\n"
     deflated = b"HTTP/1.1 200 OK\r\nContent-Encoding: deflate\r\n\r\n"
@@ -129,22 +154,35 @@ def test_codings_are_undone_and_everything_else_kept(storage: Storage, config: C
     assert found == {key(A): text, key(B): text, key("http://c.example/"): bytes(range(256))}
 
 
-def test_content_beyond_the_limit_is_cut(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
+def test_content_beyond_the_limit_is_cut(
+    storage: Storage, config: Config, crawl: CrawlMaker
+) -> None:
     crawl.segment("1", "node-a", [Capture(A, b"0123456789")])
     assert exported(storage, config, crawl, max_content_bytes=4) == {key(A): b"0123"}
 
 
-def test_many_pages_over_many_buckets_keep_their_content(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
+def test_many_pages_over_many_buckets_keep_their_content(
+    storage: Storage, config: Config, crawl: CrawlMaker
+) -> None:
     """With the least memory, pages go over several bucket files, which are flushed while WARC files are read."""
     small = replace(config, scratch=replace(config.scratch, memory_bytes=1 << 16))
-    pages = {f"{A}{number}": bytes([number % 251]) * 10 + str(number).encode() * 40 for number in range(700)}
+    pages = {
+        f"{A}{number}": bytes([number % 251]) * 10 + str(number).encode() * 40
+        for number in range(700)
+    }
     for node in ("node-a", "node-b"):
         mine = [url for url in pages if (int(url.rsplit("/", 1)[1]) % 2) == (node == "node-b")]
-        crawl.segment("1", node, [Capture(url, pages[url], file=number // 100) for number, url in enumerate(mine)])
+        crawl.segment(
+            "1",
+            node,
+            [Capture(url, pages[url], file=number // 100) for number, url in enumerate(mine)],
+        )
     assert exported(storage, small, crawl) == {key(url): body for url, body in pages.items()}
 
 
-def test_pages_keep_to_their_disk(storage: Storage, config: Config, crawl: CrawlMaker, tmp_path: Path) -> None:
+def test_pages_keep_to_their_disk(
+    storage: Storage, config: Config, crawl: CrawlMaker, tmp_path: Path
+) -> None:
     """Beyond it is an error that names the option; with more room the same export goes on."""
     rng = random.Random(1)
     pages = {f"{A}{number}": rng.randbytes(200) for number in range(300)}
@@ -152,12 +190,18 @@ def test_pages_keep_to_their_disk(storage: Storage, config: Config, crawl: Crawl
     scratch = replace(config.scratch, memory_bytes=1 << 16, max_bytes=30_000)
     with pytest.raises(NoRoomError, match=r"more than scratch\.max_bytes \(30000\)"):
         exported(storage, replace(config, scratch=scratch), crawl)
-    assert [path for path in Path(scratch.directory).rglob("*") if path.is_file() and path.suffix != ".lock"] == []
+    assert [
+        path
+        for path in Path(scratch.directory).rglob("*")
+        if path.is_file() and path.suffix != ".lock"
+    ] == []
     enough = replace(config, scratch=replace(scratch, max_bytes=100_000))
     assert exported(storage, enough, crawl) == {key(url): body for url, body in pages.items()}
 
 
-def test_the_export_has_a_table_of_its_pages(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
+def test_the_export_has_a_table_of_its_pages(
+    storage: Storage, config: Config, crawl: CrawlMaker
+) -> None:
     crawl.segment("1", "node-a", [Capture(A, b"x"), Capture(B, b"y")])
     exported(storage, config, crawl)
     rows = pq.read_table(Path(config.dfs_primary) / "export/x/pages.parquet").to_pylist()
@@ -167,7 +211,9 @@ def test_the_export_has_a_table_of_its_pages(storage: Storage, config: Config, c
     assert {row["segment_path"] for row in rows} == {"crawl/1/node-a"}
 
 
-def test_run_again_it_is_complete_and_nothing_is_touched(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
+def test_run_again_it_is_complete_and_nothing_is_touched(
+    storage: Storage, config: Config, crawl: CrawlMaker
+) -> None:
     crawl.segment("1", "node-a", [Capture(A, b"x")])
     first = export_pages(stores_on(storage, config), name="x", segments=crawl.segments)
     folder = Path(config.dfs_primary) / "export" / "x"
@@ -177,20 +223,33 @@ def test_run_again_it_is_complete_and_nothing_is_touched(storage: Storage, confi
     assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
 
 
-def test_other_inputs_under_the_same_name_are_refused(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
+def test_other_inputs_under_the_same_name_are_refused(
+    storage: Storage, config: Config, crawl: CrawlMaker
+) -> None:
     crawl.segment("1", "node-a", [Capture(A, b"x")])
     exported(storage, config, crawl)
     crawl.segment("2", "node-a", [Capture(B, b"y")])
-    with pytest.raises(OutputConflictError, match=r"export/x: .*'x'.*choose another label, or move that folder away"):
+    with pytest.raises(
+        OutputConflictError,
+        match=r"export/x: .*'x'.*choose another label, or move that folder away",
+    ):
         exported(storage, config, crawl)
     with pytest.raises(OutputConflictError):
-        exported(storage, replace(config, export=replace(config.export, mime_types=("text/html",))), crawl)
+        exported(
+            storage,
+            replace(config, export=replace(config.export, mime_types=("text/html",))),
+            crawl,
+        )
     assert contents(config) == {key(A): b"x"}
 
 
 @pytest.mark.parametrize("left", [[], ["content", "offsets"], ["urlmapping", "content", "offsets"]])
 def test_an_export_goes_on_without_the_segment_of_a_late_node(
-    storage: Storage, config: Config, crawl: CrawlMaker, left: list[str], caplog: pytest.LogCaptureFixture
+    storage: Storage,
+    config: Config,
+    crawl: CrawlMaker,
+    left: list[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """It keeps what it was begun with, finished or not, and says what the next export will have."""
     crawl.segment("1", "node-a", [Capture(A, b"x", links=[B])])
@@ -207,7 +266,9 @@ def test_an_export_goes_on_without_the_segment_of_a_late_node(
     assert export_pages(stores_on(storage, config), name="next", segments=crawl.segments).pages == 3
 
 
-def test_a_late_segment_hides_no_other_change(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
+def test_a_late_segment_hides_no_other_change(
+    storage: Storage, config: Config, crawl: CrawlMaker
+) -> None:
     place = crawl.segment("1", "node-a", [Capture(A, b"x")])
     export_pages(stores_on(storage, config), name="x", segments=crawl.segments)
     crawl.segment("1", "node-b", [Capture(B, b"y")])
@@ -223,7 +284,9 @@ def test_a_late_segment_hides_no_other_change(storage: Storage, config: Config, 
         export_pages(stores_on(storage, config), name="x", segments=crawl.segments)
 
 
-def test_a_changed_manifest_is_another_input(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
+def test_a_changed_manifest_is_another_input(
+    storage: Storage, config: Config, crawl: CrawlMaker
+) -> None:
     place = crawl.segment("1", "node-a", [Capture(A, b"x")])
     exported(storage, config, crawl)
     (place / "manifest.json").write_text(json.dumps({"dropped": 1}))
@@ -231,7 +294,9 @@ def test_a_changed_manifest_is_another_input(storage: Storage, config: Config, c
         exported(storage, config, crawl)
 
 
-def test_a_folder_that_is_no_export_is_refused(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
+def test_a_folder_that_is_no_export_is_refused(
+    storage: Storage, config: Config, crawl: CrawlMaker
+) -> None:
     folder = Path(config.dfs_primary) / "export" / "x"
     folder.mkdir(parents=True)
     (folder / "content").write_bytes(b"precious")
@@ -259,7 +324,9 @@ def test_too_many_pages_are_refused_before_any_work(
 ) -> None:
     """More rows than NodeIDs are fine as long as the keys are not; both ways out are named."""
     monkeypatch.setattr(run_module, "MAX_PAGES", 1)
-    crawl.segment("1", "node-a", [Capture(A, b"x"), Capture(A, b"newer", time=2000), Capture(B, status=404)])
+    crawl.segment(
+        "1", "node-a", [Capture(A, b"x"), Capture(A, b"newer", time=2000), Capture(B, status=404)]
+    )
     assert exported(storage, config, crawl) == {key(A): b"newer"}
     crawl.segment("2", "node-a", [Capture(B, b"y")])
     with pytest.raises(InputError, match=r"2 crawled pages.*1 at most.*folders.*mime_types"):
@@ -284,30 +351,43 @@ def test_a_damaged_warc_file_is_named_with_the_offset(
     place = crawl.segment("1", "node-a", [Capture(A, b"x" * 100), Capture(B, b"y" * 100)])
     offset = max(row["warc_offset"] for row in pq.read_table(place / "pages.parquet").to_pylist())
     damage(place, kind)
-    with pytest.raises(DamagedFileError, match=rf"crawl/1/node-a/node-a-00000.warc.gz.* {offset}\b"):
+    with pytest.raises(
+        DamagedFileError, match=rf"crawl/1/node-a/node-a-00000.warc.gz.* {offset}\b"
+    ):
         exported(storage, config, crawl)
 
 
-def test_a_row_that_names_another_record_is_damage(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
+def test_a_row_that_names_another_record_is_damage(
+    storage: Storage, config: Config, crawl: CrawlMaker
+) -> None:
     place = crawl.segment("1", "node-a", [Capture(A, b"x")])
     table = pq.read_table(place / "pages.parquet").to_pylist()
     file = (place / "node-a-00000.warc.gz").read_bytes()
     start = file.index(b"\x1f\x8b", 10)
     table[0] |= {"warc_offset": start, "warc_length": table[0]["warc_offset"] - start}
-    pq.write_table(run_module.pa.Table.from_pylist(table, run_module.PAGES_SCHEMA), place / "pages.parquet")
+    pq.write_table(
+        run_module.pa.Table.from_pylist(table, run_module.PAGES_SCHEMA), place / "pages.parquet"
+    )
     with pytest.raises(DamagedFileError, match="a request record, not a response"):
         exported(storage, config, crawl)
 
 
-def test_two_processes_do_not_share_the_scratch(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
+def test_two_processes_do_not_share_the_scratch(
+    storage: Storage, config: Config, crawl: CrawlMaker
+) -> None:
     crawl.segment("1", "node-a", [Capture(A, b"x")])
-    with scratch_folder(config, "export-x"), pytest.raises(LockedError, match="export-x: another process"):
+    with (
+        scratch_folder(config, "export-x"),
+        pytest.raises(LockedError, match="export-x: another process"),
+    ):
         exported(storage, config, crawl)
     assert exported(storage, config, crawl) == {key(A): b"x"}
     assert [path.name for path in Path(config.scratch.directory).iterdir()] == ["export.lock"]
 
 
-def test_an_unusable_scratch_directory_is_named(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
+def test_an_unusable_scratch_directory_is_named(
+    storage: Storage, config: Config, crawl: CrawlMaker
+) -> None:
     blocked = Path(config.dfs_primary) / "file"
     blocked.write_bytes(b"")
     repaired = replace(config, scratch=replace(config.scratch, directory=str(blocked / "below")))

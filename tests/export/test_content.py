@@ -28,7 +28,9 @@ BODIES = [f"<p>{number}</p>".encode() * 50 for number in range(200)]
 @pytest.fixture
 def export(storage: Storage, config: Config, crawl: CrawlMaker) -> Callable[[], Path]:
     """Runs the export, and gives its folder."""
-    crawl.segment("1", "node", [Capture(f"http://h.example/{n}", body) for n, body in enumerate(BODIES)])
+    crawl.segment(
+        "1", "node", [Capture(f"http://h.example/{n}", body) for n, body in enumerate(BODIES)]
+    )
 
     def run() -> Path:
         export_pages(stores_on(storage, config), name="x", segments=crawl.segments)
@@ -51,7 +53,9 @@ def pages(folder: Path) -> list[bytes]:
 
 
 @pytest.mark.usefixtures("another_compressor")
-def test_offsets_are_of_the_content_that_stands(export: Callable[[], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offsets_are_of_the_content_that_stands(
+    export: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where one attempt was killed between the two, and where one was faster."""
     with monkeypatch.context() as here:
         here.setattr(content_module, "deflate", deflate)
@@ -86,7 +90,9 @@ def test_offsets_of_a_content_file_that_is_gone_are_made_anew(
     assert pages(folder) == sorted(BODIES)
 
 
-@pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: data + b"\0", lambda data: b"\xff" + data[1:]])
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:-1], lambda data: data + b"\0", lambda data: b"\xff" + data[1:]]
+)
 def test_no_offsets_are_made_of_a_damaged_content_file(
     export: Callable[[], Path], damage: Callable[[bytes], bytes]
 ) -> None:
@@ -99,7 +105,9 @@ def test_no_offsets_are_made_of_a_damaged_content_file(
 
 
 @pytest.mark.parametrize("missing", [(), ("content", "offsets")])
-def test_an_export_that_another_compressor_began_goes_on(export: Callable[[], Path], missing: tuple[str, ...]) -> None:
+def test_an_export_that_another_compressor_began_goes_on(
+    export: Callable[[], Path], missing: tuple[str, ...]
+) -> None:
     """Older versions of Krake compressed by ISA-L."""
     folder = export()
     inputs = json.loads((folder / "inputs").read_text())
@@ -115,7 +123,13 @@ def test_an_export_that_another_compressor_began_goes_on(export: Callable[[], Pa
 def test_equal_pages_have_equal_bytes_in_every_export() -> None:
     """Level and compressor are part of the format: another version of libdeflate that packs otherwise is seen here."""
     digest = hashlib.sha256()
-    for body in [b"", b"x", b"abc" * 9999, *BODIES, bytes(i * i * 7919 >> 8 & 255 for i in range(70_000))]:
+    for body in [
+        b"",
+        b"x",
+        b"abc" * 9999,
+        *BODIES,
+        bytes(i * i * 7919 >> 8 & 255 for i in range(70_000)),
+    ]:
         packed = deflate.zlib_compress(body, LEVEL)
         assert zlib.decompress(packed) == body
         digest.update(packed)

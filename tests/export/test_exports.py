@@ -56,11 +56,16 @@ def finish(stores: Stores, name: str) -> list[str]:
 def pretend(stores: Stores, *names: str, of: str) -> None:
     """Exports as runs of other days left them."""
     for name in names:
-        shutil.copytree(Path(stores.config.dfs_primary, "export", of), Path(stores.config.dfs_primary, "export", name))
+        shutil.copytree(
+            Path(stores.config.dfs_primary, "export", of),
+            Path(stores.config.dfs_primary, "export", name),
+        )
 
 
 def keeping(stores: Stores, keep: int | None) -> Stores:
-    return replace(stores, config=replace(stores.config, export=replace(stores.config.export, keep=keep)))
+    return replace(
+        stores, config=replace(stores.config, export=replace(stores.config.export, keep=keep))
+    )
 
 
 def test_an_export_of_nothing_new_is_found_complete(crawled: Result, stores: Stores) -> None:
@@ -87,7 +92,9 @@ def test_an_export_of_nothing_new_is_found_complete(crawled: Result, stores: Sto
         (["newest 1", "FIRST"], [0, -1]),
     ],
 )
-def test_iterations_are_named_alone_from_a_to_b_or_as_the_newest(stores: Stores, given: list[str], chosen: Any) -> None:
+def test_iterations_are_named_alone_from_a_to_b_or_as_the_newest(
+    stores: Stores, given: list[str], chosen: Any
+) -> None:
     there = stores.crawl.folders()
     assert len(there) > 2
     given = [entry.replace("FIRST", there[0]).replace("LAST", there[-1]) for entry in given]
@@ -95,7 +102,9 @@ def test_iterations_are_named_alone_from_a_to_b_or_as_the_newest(stores: Stores,
     assert exports._folders_named(stores, given) == expected
 
 
-@pytest.mark.parametrize("wrong", ["1", "newest 0", "newest", "newest x", "7..3", "a..b", "..", "-1"])
+@pytest.mark.parametrize(
+    "wrong", ["1", "newest 0", "newest", "newest x", "7..3", "a..b", "..", "-1"]
+)
 def test_what_names_no_iteration_is_told_which_there_are(stores: Stores, wrong: str) -> None:
     there = stores.crawl.folders()
     with pytest.raises(ConfigError) as caught:
@@ -108,18 +117,24 @@ def test_what_names_no_iteration_is_told_which_there_are(stores: Stores, wrong: 
 
 def test_who_names_no_export_is_told_which_there_are(crawled: Result, stores: Stores) -> None:
     for call in (stages.link_export, stages.finalize_export):
-        with pytest.raises(PathNotFoundError, match=rf"no such export .*; there are {crawled.export} \(1 in all\)"):
+        with pytest.raises(
+            PathNotFoundError, match=rf"no such export .*; there are {crawled.export} \(1 in all\)"
+        ):
             call(stores, export="mine")
 
 
-def test_an_export_of_an_older_version_lists_segments_that_hold_nothing(crawled: Result, stores: Stores) -> None:
+def test_an_export_of_an_older_version_lists_segments_that_hold_nothing(
+    crawled: Result, stores: Stores
+) -> None:
     inputs = Path(stores.config.dfs_primary, "export", crawled.export, "inputs")
     text = json.loads(inputs.read_text())
     del text["sha1"]  # which older versions did not write
     last = {entry["folder"] for entry in text["segments"]}
     newest = stores.crawl.segment(stores.crawl.newest(), "node-0")
     assert newest.folder not in last
-    text["segments"].append({"folder": newest.folder, "node": "node-0", "path": newest.path, "manifest_sha256": "0"})
+    text["segments"].append(
+        {"folder": newest.folder, "node": "node-0", "path": newest.path, "manifest_sha256": "0"}
+    )
     inputs.write_text(json.dumps(text))
     assert stages.export_pages(stores)["complete_already"]
     text["segments"].append({"folder": newest.folder, "node": "node-9", "path": "crawl/1/node-9"})
@@ -132,7 +147,9 @@ def test_a_segment_that_came_late_is_in_the_next_export_though_nothing_else_is_n
     crawled: Result, stores: Stores
 ) -> None:
     """And in one only: the runs after that find it."""
-    moved = Path(stores.config.dfs_primary, stores.crawl.segment(stores.crawl.folders()[0], "node-1").path)
+    moved = Path(
+        stores.config.dfs_primary, stores.crawl.segment(stores.crawl.folders()[0], "node-1").path
+    )
     aside = moved.rename(moved.with_name(".aside"))
     shutil.rmtree(moved.parents[2] / "export" / crawled.export)
     first = stages.export_pages(stores)
@@ -158,7 +175,9 @@ def test_a_crawl_that_found_nothing_yet_has_one_empty_export(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("keep", [None, 1, 2, 9])
-def test_the_newest_exports_and_those_with_a_label_are_kept(crawled: Result, stores: Stores, keep: int | None) -> None:
+def test_the_newest_exports_and_those_with_a_label_are_kept(
+    crawled: Result, stores: Stores, keep: int | None
+) -> None:
     newest = crawled.export
     folders = stores.crawl.folders()
     older = folders[folders.index(newest) - 3 : folders.index(newest)]
@@ -167,12 +186,16 @@ def test_the_newest_exports_and_those_with_a_label_are_kept(crawled: Result, sto
     (Path(stores.config.dfs_primary) / "export" / older[1] / "webgraph").unlink()
     whole = [newest, older[2], older[0]]
     removed = finish(keeping(stores, keep), newest)
-    assert removed == ([] if keep is None else whole[keep:]), "what is not whole is not counted, and not deleted"
+    assert removed == ([] if keep is None else whole[keep:]), (
+        "what is not whole is not counted, and not deleted"
+    )
     left = {newest, *older, "autumn", "20261123", "99"} - set(removed)
     assert set(list_exports(stores)) == left
 
 
-def test_an_export_of_an_older_run_survives_its_own_finalizer(crawled: Result, stores: Stores) -> None:
+def test_an_export_of_an_older_run_survives_its_own_finalizer(
+    crawled: Result, stores: Stores
+) -> None:
     """Cleared, it is made again; the next run's finalizer deletes it."""
     folder = Path(stores.config.dfs_primary, "crawl", crawled.export)
     younger = str(int(crawled.export) + 100)
@@ -182,7 +205,9 @@ def test_an_export_of_an_older_run_survives_its_own_finalizer(crawled: Result, s
     assert finish(keeping(stores, 1), younger) == [crawled.export]
 
 
-def test_an_export_is_known_by_its_iteration_though_that_was_deleted(crawled: Result, stores: Stores) -> None:
+def test_an_export_is_known_by_its_iteration_though_that_was_deleted(
+    crawled: Result, stores: Stores
+) -> None:
     folder = Path(stores.config.dfs_primary, "crawl", crawled.export)
     name = str(int(crawled.export) + 100)
     shutil.move(folder, folder.with_name(name))

@@ -20,7 +20,9 @@ def folders(tmp_path: Path) -> list[ExportFolder]:
     return [ExportFolder(stores_on(LocalStorage(tmp_path / "dfs"), config), "x") for _ in range(2)]
 
 
-def test_an_attempt_never_reveals_what_another_one_has_half_written(folders: list[ExportFolder]) -> None:
+def test_an_attempt_never_reveals_what_another_one_has_half_written(
+    folders: list[ExportFolder],
+) -> None:
     """The first is slow to end, on a machine that was given up, while the second has begun."""
     first, second = folders
     with ExitStack() as late:
@@ -47,7 +49,9 @@ def test_what_a_killed_attempt_left_is_deleted(folders: list[ExportFolder]) -> N
     assert folder.storage.exists(of_another_file)
 
 
-def test_of_two_attempts_that_begin_with_other_segments_the_slower_one_gives_up(folders: list[ExportFolder]) -> None:
+def test_of_two_attempts_that_begin_with_other_segments_the_slower_one_gives_up(
+    folders: list[ExportFolder],
+) -> None:
     """One saw the segment of a late node, the other one did not: what they make is not mixed."""
     first, second = folders
     few = Inputs((SegmentInput("1", "a", "crawl/1/a", "0"),), None, 1)

@@ -45,7 +45,9 @@ def make(crawl: CrawlMaker) -> dict[str, bytes]:
     return bodies
 
 
-def test_every_file_has_the_bytes_of_the_format(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
+def test_every_file_has_the_bytes_of_the_format(
+    storage: Storage, config: Config, crawl: CrawlMaker
+) -> None:
     bodies = make(crawl)
     report = export_pages(stores_on(storage, config), name="x", segments=crawl.segments)
     assert link_export(stores_on(storage, config), name="x").arcs == 3
@@ -57,7 +59,9 @@ def test_every_file_has_the_bytes_of_the_format(storage: Storage, config: Config
     }
     folder = Path(config.dfs_primary) / "export" / "x"
     order = sorted(bodies, key=key)
-    assert (folder / "urlmapping").read_bytes() == b"\x00\x00\x00\x03" + b"".join(sorted(map(key, bodies)))
+    assert (folder / "urlmapping").read_bytes() == b"\x00\x00\x00\x03" + b"".join(
+        sorted(map(key, bodies))
+    )
 
     content = (folder / "content").read_bytes()
     at, offsets = 0, b""
@@ -75,8 +79,15 @@ def test_every_file_has_the_bytes_of_the_format(storage: Storage, config: Config
     outs = {a: sorted([b, c]), b: [a], c: []}
     words = [3]
     for node_id in range(3):
-        words += [len(ins[node_id]) + len(outs[node_id]), len(ins[node_id]), *ins[node_id], *outs[node_id]]
-    assert (folder / "webgraph").read_bytes() == b"".join(word.to_bytes(4, "big", signed=True) for word in words)
+        words += [
+            len(ins[node_id]) + len(outs[node_id]),
+            len(ins[node_id]),
+            *ins[node_id],
+            *outs[node_id],
+        ]
+    assert (folder / "webgraph").read_bytes() == b"".join(
+        word.to_bytes(4, "big", signed=True) for word in words
+    )
 
 
 def fixed_huffman(symbols: list[tuple[int, int]]) -> bytes:
@@ -86,25 +97,33 @@ def fixed_huffman(symbols: list[tuple[int, int]]) -> bytes:
     return bytes(int(bits[at : at + 8][::-1], 2) for at in range(0, len(bits), 8))
 
 
-def test_a_known_stream_of_the_compressor(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
+def test_a_known_stream_of_the_compressor(
+    storage: Storage, config: Config, crawl: CrawlMaker
+) -> None:
     """Level and compressor are fixed: the content file of one page of 70 `a` is these bytes."""
     crawl.segment("1", "node-a", [Capture(A, b"a" * 70)])
     export_pages(stores_on(storage, config), name="x", segments=crawl.segments)
     letter_a = (0x30 + ord("a"), 8)
     from_67_bytes, one_more, one_back, end = (277 - 256, 7), (0b1000, 4), (0, 5), (0, 7)
     # 78 01: CMF and FLG. Adler-32 of 70 `a` is 1 + 97 * 70, and the sum of 1 + 97 n for n from 1 to 70.
-    stream = b"\x78\x01" + fixed_huffman([letter_a, letter_a, from_67_bytes, one_more, one_back, end])
+    stream = b"\x78\x01" + fixed_huffman(
+        [letter_a, letter_a, from_67_bytes, one_more, one_back, end]
+    )
     stream += struct.pack(">HH", (70 + 97 * 2485) % 65521, 1 + 97 * 70)
     size = len(stream).to_bytes(4, "big")
     assert (Path(config.dfs_primary) / "export/x/content").read_bytes() == size + stream + size
 
 
-def test_no_crawled_page_gives_empty_files(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
+def test_no_crawled_page_gives_empty_files(
+    storage: Storage, config: Config, crawl: CrawlMaker
+) -> None:
     crawl.segment("1", "node-a", [Capture(A, b"x", status=404, links=[B]), Capture(B, status=None)])
     check_empty(storage, config, crawl)
 
 
-def test_no_row_at_all_gives_empty_files(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
+def test_no_row_at_all_gives_empty_files(
+    storage: Storage, config: Config, crawl: CrawlMaker
+) -> None:
     crawl.segment("1", "node-a", [])
     check_empty(storage, config, crawl)
 
@@ -118,5 +137,8 @@ def check_empty(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
     assert link_export(stores_on(storage, config), name="x").arcs == 0
     assert finalize_export(stores_on(storage, config), name="x").nodes == 0
     folder = Path(config.dfs_primary) / "export" / "x"
-    found = {name: (folder / name).read_bytes() for name in ("urlmapping", "content", "offsets", "webgraph")}
+    found = {
+        name: (folder / name).read_bytes()
+        for name in ("urlmapping", "content", "offsets", "webgraph")
+    }
     assert found == {"urlmapping": bytes(4), "content": b"", "offsets": b"", "webgraph": bytes(4)}

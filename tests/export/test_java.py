@@ -19,7 +19,9 @@ from tests.stores import stores_on
 SOURCE = Path(__file__).parent / "java" / "ReadExport.java"
 
 
-def test_java_reads_every_file(storage: Storage, config: Config, crawl: CrawlMaker, tmp_path: Path) -> None:
+def test_java_reads_every_file(
+    storage: Storage, config: Config, crawl: CrawlMaker, tmp_path: Path
+) -> None:
     javac, java = shutil.which("javac"), shutil.which("java")
     if javac is None or java is None:
         pytest.skip("javac or java is not installed (Debian: default-jdk-headless)")
@@ -33,7 +35,9 @@ def test_java_reads_every_file(storage: Storage, config: Config, crawl: CrawlMak
     finalize_export(stores_on(storage, config), name="x")
     subprocess.run([javac, "-d", str(tmp_path), str(SOURCE)], check=True, capture_output=True)
     folder = str(Path(config.dfs_primary) / "export" / "x")
-    found = subprocess.run([java, "-cp", str(tmp_path), "ReadExport", folder], capture_output=True, text=True)
+    found = subprocess.run(
+        [java, "-cp", str(tmp_path), "ReadExport", folder], capture_output=True, text=True
+    )
     assert found.returncode == 0, found.stderr
     order = sorted(urls, key=key)
     rank = {url: node_id for node_id, url in enumerate(order)}
@@ -41,7 +45,9 @@ def test_java_reads_every_file(storage: Storage, config: Config, crawl: CrawlMak
     lines = found.stdout.splitlines()
     assert lines[:60] == [f"key {node_id} {key(url).hex()}" for node_id, url in enumerate(order)]
     pages = [line.split() for line in lines[60:120]]
-    assert [(int(page[3]), int(page[4])) for page in pages] == [(len(bodies[u]), sum(bodies[u])) for u in order]
+    assert [(int(page[3]), int(page[4])) for page in pages] == [
+        (len(bodies[u]), sum(bodies[u])) for u in order
+    ]
     for node_id, line in enumerate(lines[120:]):
         ins = sorted(source for source, target in arcs if target == node_id)
         outs = sorted(target for source, target in arcs if source == node_id)

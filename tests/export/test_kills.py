@@ -21,7 +21,9 @@ FILES = [
     "webgraph-index",
     "webgraph",
 ]
-STEPS = [f"export.{name}.{done}" for name in FILES for done in ("written", "published")] + ["export.buckets.written"]
+STEPS = [f"export.{name}.{done}" for name in FILES for done in ("written", "published")] + [
+    "export.buckets.written"
+]
 PROJECT = Path(__file__).resolve().parents[2]
 
 
@@ -30,7 +32,10 @@ def test_killed_at_any_step_and_run_again_the_bytes_are_the_same(
 ) -> None:
     urls = [f"http://h.example/{number}" for number in range(40)]
     for node in range(2):
-        captures = [Capture(url, url.encode() * 9, links=urls[:: number + 1]) for number, url in enumerate(urls)]
+        captures = [
+            Capture(url, url.encode() * 9, links=urls[:: number + 1])
+            for number, url in enumerate(urls)
+        ]
         crawl.segment("1", f"node-{node}", captures[node::2])
     Path(config.dfs_primary).mkdir(exist_ok=True)
     work = tmp_path / "work.json"

@@ -18,7 +18,9 @@ from crawl_lib.export import ContentReader, UrlMapping
 from crawl_lib.export.content import Buckets, _write_pages, write_offsets
 from crawl_lib.stopping import Progress, Work
 
-AGAIN = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+AGAIN = settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 def write_mapping(path: Path, keys: list[bytes]) -> Path:
@@ -26,9 +28,13 @@ def write_mapping(path: Path, keys: list[bytes]) -> Path:
     return path
 
 
-def write_content(folder: Path, pages: list[bytes], memory_bytes: int = 1 << 30) -> tuple[Path, Path]:
+def write_content(
+    folder: Path, pages: list[bytes], memory_bytes: int = 1 << 30
+) -> tuple[Path, Path]:
     """Content and offsets of pages that come in the reverse order, by the writer of the export."""
-    buckets = Buckets(folder, len(pages), sum(map(len, pages)), ScratchConfig(memory_bytes=memory_bytes))
+    buckets = Buckets(
+        folder, len(pages), sum(map(len, pages)), ScratchConfig(memory_bytes=memory_bytes)
+    )
     for node_id, page in reversed(list(enumerate(pages))):
         buckets.add(node_id, zlib.compress(page))
     buckets.flush()
@@ -45,7 +51,9 @@ def write_content(folder: Path, pages: list[bytes], memory_bytes: int = 1 << 30)
     keys=st.sets(st.binary(min_size=20, max_size=20), max_size=50),
     others=st.lists(st.binary(min_size=20, max_size=20), max_size=5),
 )
-def test_every_key_has_its_rank_and_no_other_has(tmp_path: Path, keys: set[bytes], others: list[bytes]) -> None:
+def test_every_key_has_its_rank_and_no_other_has(
+    tmp_path: Path, keys: set[bytes], others: list[bytes]
+) -> None:
     ordered = sorted(keys)
     with UrlMapping(write_mapping(tmp_path / "urlmapping", ordered)) as mapping:
         assert len(mapping) == len(keys)
@@ -58,8 +66,13 @@ def test_every_key_has_its_rank_and_no_other_has(tmp_path: Path, keys: set[bytes
 
 
 @AGAIN
-@given(pages=st.lists(st.binary(max_size=300), max_size=40), memory_bytes=st.sampled_from([16, 256, 1 << 30]))
-def test_content_is_read_forward_backward_and_at_random(tmp_path: Path, pages: list[bytes], memory_bytes: int) -> None:
+@given(
+    pages=st.lists(st.binary(max_size=300), max_size=40),
+    memory_bytes=st.sampled_from([16, 256, 1 << 30]),
+)
+def test_content_is_read_forward_backward_and_at_random(
+    tmp_path: Path, pages: list[bytes], memory_bytes: int
+) -> None:
     with ContentReader(*write_content(tmp_path, pages, memory_bytes)) as content:
         assert list(content) == pages
         assert list(reversed(content)) == pages[::-1]
@@ -101,7 +114,10 @@ def test_a_mapping_of_the_wrong_size_is_damaged(tmp_path: Path, data: bytes) -> 
 
 def test_keys_out_of_order_are_damage(tmp_path: Path) -> None:
     path = write_mapping(tmp_path / "urlmapping", [b"b" * 20, b"a" * 20])
-    with UrlMapping(path) as mapping, pytest.raises(DamagedFileError, match=r"urlmapping: byte 24: .*NodeID 1"):
+    with (
+        UrlMapping(path) as mapping,
+        pytest.raises(DamagedFileError, match=r"urlmapping: byte 24: .*NodeID 1"),
+    ):
         list(mapping)
 
 
@@ -120,7 +136,11 @@ SIZE = struct.pack(">i", len(STREAM))
         (SIZE + STREAM + SIZE + SIZE + STREAM, r"byte 36: the file ends", "byte 32: "),
         (SIZE + STREAM + struct.pack(">i", len(STREAM) - 1), r"byte 16: the size before", r"byte "),
         (struct.pack(">i", -1), r"byte 0: a size of -1", r"byte 0: "),
-        (SIZE + b"x" * len(STREAM) + SIZE, r"byte 4: not a zlib stream", r"byte 4: not a zlib stream"),
+        (
+            SIZE + b"x" * len(STREAM) + SIZE,
+            r"byte 4: not a zlib stream",
+            r"byte 4: not a zlib stream",
+        ),
         (SIZE, r"byte 4: ", r"byte 0: "),
         (
             struct.pack(">i", 5) + STREAM[:5] + struct.pack(">i", 5),
@@ -129,7 +149,9 @@ SIZE = struct.pack(">i", len(STREAM))
         ),
     ],
 )
-def test_damaged_content_is_named_with_its_place(tmp_path: Path, data: bytes, forward: str, backward: str) -> None:
+def test_damaged_content_is_named_with_its_place(
+    tmp_path: Path, data: bytes, forward: str, backward: str
+) -> None:
     path = tmp_path / "content"
     path.write_bytes(data)
     with ContentReader(path) as content:
@@ -146,8 +168,14 @@ def test_damaged_offsets_are_named_with_their_place(tmp_path: Path) -> None:
     with pytest.raises(DamagedFileError, match="offsets: byte 23: "):
         ContentReader(path, offsets)
     offsets.write_bytes(good[12:] + good[:12])
-    with ContentReader(path, offsets) as content, pytest.raises(DamagedFileError, match=r"offsets: byte 0: .*says 1"):
+    with (
+        ContentReader(path, offsets) as content,
+        pytest.raises(DamagedFileError, match=r"offsets: byte 0: .*says 1"),
+    ):
         content.content(0)
     offsets.write_bytes(good[:12] + struct.pack(">iq", 1, 1 << 40))
-    with ContentReader(path, offsets) as content, pytest.raises(DamagedFileError, match=f"content: byte {1 << 40}: "):
+    with (
+        ContentReader(path, offsets) as content,
+        pytest.raises(DamagedFileError, match=f"content: byte {1 << 40}: "),
+    ):
         content.content(1)

@@ -78,7 +78,9 @@ def all_stages(storage: Storage, config: Config, crawl: CrawlMaker, name: str) -
 
 def in_scratch(config: Config) -> list[str]:
     """What lies in scratch but for locks."""
-    return sorted(path.name for path in Path(config.scratch.directory).iterdir() if path.suffix != ".lock")
+    return sorted(
+        path.name for path in Path(config.scratch.directory).iterdir() if path.suffix != ".lock"
+    )
 
 
 def test_the_same_bytes_from_a_store_elsewhere(
@@ -87,18 +89,24 @@ def test_the_same_bytes_from_a_store_elsewhere(
     """No table is copied to scratch: a crawl that is larger than the disk of this machine can be exported."""
     urls = [f"http://h.example/{number}" for number in range(30)]
     crawl.segment("1", "node-a", [Capture(url, url.encode(), links=urls[::3]) for url in urls])
-    crawl.segment("1", "node-b", [Capture(url, url.encode(), time=1, links=urls) for url in urls[:5]])
+    crawl.segment(
+        "1", "node-b", [Capture(url, url.encode(), time=1, links=urls) for url in urls[:5]]
+    )
     far = Elsewhere(storage)
     with monkeypatch.context() as patched:
         patched.setattr(Elsewhere, "download", never)
         for store, name in ((storage, "near"), (far, "far")):
             all_stages(store, config, crawl, name)
-    near_folder, far_folder = (Path(config.dfs_primary) / "export" / name for name in ("near", "far"))
+    near_folder, far_folder = (
+        Path(config.dfs_primary) / "export" / name for name in ("near", "far")
+    )
     assert len(list(near_folder.iterdir())) == 9
     for file in near_folder.iterdir():
         assert (far_folder / file.name).read_bytes() == file.read_bytes(), file.name
     warcs = [path for path in far.opened if path.endswith(".warc.gz")]
-    assert warcs == ["crawl/1/node-a/node-a-00000.warc.gz"]  # once, and none that no chosen capture lies in
+    assert warcs == [
+        "crawl/1/node-a/node-a-00000.warc.gz"
+    ]  # once, and none that no chosen capture lies in
     with open_web_graph(stores_on(far, config), name="far") as graph:
         assert len(graph) == 30
     with ContentReader(far_folder / "content") as content:
@@ -156,23 +164,33 @@ def test_threads_that_read_at_the_same_time_do_not_change_the_export(
     """Many row groups in several segments, four threads, each between another one's `seek` and `read`."""
     urls = [f"http://h.example/{number}" for number in range(60)]
     for node in ("a", "b", "c"):
-        place = crawl.segment("1", node, [Capture(url, url.encode() + b"x", links=urls[::7]) for url in urls])
+        place = crawl.segment(
+            "1", node, [Capture(url, url.encode() + b"x", links=urls[::7]) for url in urls]
+        )
         for name in ("pages.parquet", "links.parquet"):
             pq.write_table(pq.read_table(place / name), place / name, row_group_size=7)
     all_stages(storage, config, crawl, "near")
     far, really_open = OneAtATime(storage), StoreFiles._open
-    monkeypatch.setattr(StoreFiles, "_open", lambda *given, **more: Meeting(really_open(*given, **more)))
+    monkeypatch.setattr(
+        StoreFiles, "_open", lambda *given, **more: Meeting(really_open(*given, **more))
+    )
     monkeypatch.setattr(duckdb, "connect", functools.partial(duckdb.connect, config={"threads": 4}))
     all_stages(far, config, crawl, "far")
     assert len(far.threads) > 2
-    near_folder, far_folder = (Path(config.dfs_primary) / "export" / name for name in ("near", "far"))
+    near_folder, far_folder = (
+        Path(config.dfs_primary) / "export" / name for name in ("near", "far")
+    )
     for file in near_folder.iterdir():
         assert (far_folder / file.name).read_bytes() == file.read_bytes(), file.name
 
 
-def test_scratch_is_empty_after_a_stage_that_failed(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
+def test_scratch_is_empty_after_a_stage_that_failed(
+    storage: Storage, config: Config, crawl: CrawlMaker
+) -> None:
     """In the middle of the content, and before the first row of arcs; run again, both go on."""
-    place = crawl.segment("1", "node-a", [Capture(f"http://h.example/{n}", b"x" * 99, links=["a"]) for n in range(9)])
+    place = crawl.segment(
+        "1", "node-a", [Capture(f"http://h.example/{n}", b"x" * 99, links=["a"]) for n in range(9)]
+    )
     warc, links = place / "node-a-00000.warc.gz", place / "links.parquet"
     whole, table = warc.read_bytes(), links.read_bytes()
     warc.write_bytes(whole[:-40])
@@ -212,7 +230,9 @@ def test_what_killed_processes_left_in_scratch_is_deleted_by_the_next_stage(
     assert in_scratch(config) == ["precious"]
 
 
-def test_a_process_that_deletes_what_others_left_is_waited_for(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_deletes_what_others_left_is_waited_for(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It holds the lock of all for a moment; that is not taken for another stage at work."""
     with scratch_folder(config, "export-x"):
         pass

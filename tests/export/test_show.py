@@ -21,13 +21,18 @@ ORDER = sorted([A, B, C], key=key)
 
 @pytest.fixture
 def exported(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
-    crawl.segment("1", "node-a", [Capture(A, b"page a", links=[B, C]), Capture(B, b"b", links=[A]), Capture(C)])
+    crawl.segment(
+        "1",
+        "node-a",
+        [Capture(A, b"page a", links=[B, C]), Capture(B, b"b", links=[A]), Capture(C)],
+    )
     export_pages(stores_on(storage, config), name="x", segments=crawl.segments)
 
 
 @pytest.mark.usefixtures("exported")
 @pytest.mark.parametrize(
-    "page", [B, "HTTP://b.example:80/%7ex#f", key(B).hex(), key(B).hex().upper(), str(ORDER.index(B))]
+    "page",
+    [B, "HTTP://b.example:80/%7ex#f", key(B).hex(), key(B).hex().upper(), str(ORDER.index(B))],
 )
 def test_a_page_is_found_by_url_key_or_node_id(storage: Storage, config: Config, page: str) -> None:
     link_export(stores_on(storage, config), name="x")
@@ -61,7 +66,10 @@ def test_what_is_not_there_is_said(storage: Storage, config: Config) -> None:
     for page in ("http://unknown.example/", "0" * 40, "3"):
         with pytest.raises(InputError, match="3 crawled pages of export 'x'"):
             show_page(stores_on(storage, config), name="x", page=page)
-    with pytest.raises(InputError, match=r"no url: is neither a URL that Krake crawls \(.*\) nor a key of 40 digits"):
+    with pytest.raises(
+        InputError,
+        match=r"no url: is neither a URL that Krake crawls \(.*\) nor a key of 40 digits",
+    ):
         show_page(stores_on(storage, config), name="x", page="no url")
     with pytest.raises(PathNotFoundError, match="export/y: there is no such export"):
         show_page(stores_on(storage, config), name="y", page=A)

@@ -32,7 +32,9 @@ def again(config: Config) -> Config:
     return replace(config, frontier=replace(config.frontier, order="crawldb"))
 
 
-def exported(storage: Storage, config: Config, crawl: CrawlMaker, name: str = "x") -> dict[bytes, bytes]:
+def exported(
+    storage: Storage, config: Config, crawl: CrawlMaker, name: str = "x"
+) -> dict[bytes, bytes]:
     export_pages(stores_on(storage, config), name=name, segments=crawl.segments)
     return contents(config, name)
 
@@ -52,13 +54,21 @@ def exported(storage: Storage, config: Config, crawl: CrawlMaker, name: str = "x
     ],
 )
 def test_what_ended_is_not_exported(
-    storage: Storage, again: Config, config: Config, crawl: CrawlMaker, later: list[Capture], stays: bool
+    storage: Storage,
+    again: Config,
+    config: Config,
+    crawl: CrawlMaker,
+    later: list[Capture],
+    stays: bool,
 ) -> None:
     crawl.segment("1", "node-a", [Capture(A, b"first", time=10), Capture(B, b"other", time=10)])
     for number, capture in enumerate(later, 2):
         crawl.segment(str(number), "node-a", [capture])
     body = b"back" if later[-1].body else b"first"
-    assert exported(storage, again, crawl) == {key(B): b"other", **({key(A): body} if stays else {})}
+    assert exported(storage, again, crawl) == {
+        key(B): b"other",
+        **({key(A): body} if stays else {}),
+    }
     assert exported(storage, config, crawl, "once")[key(A)] == body, "with fifo as ever"
 
 
@@ -67,14 +77,22 @@ def test_a_revisit_counts_as_its_full_capture_with_its_links(
     storage: Storage, again: Config, crawl: CrawlMaker, visit: dict[str, Any]
 ) -> None:
     """Also where another capture came between them: the page is as it was before that one."""
-    crawl.segment("1", "node-a", [Capture(A, b"first", time=10, links=[B, C]), Capture(B, b"b"), Capture(C, b"c")])
+    crawl.segment(
+        "1",
+        "node-a",
+        [Capture(A, b"first", time=10, links=[B, C]), Capture(B, b"b"), Capture(C, b"c")],
+    )
     crawl.segment("2", "node-a", [Capture(A, b"second", time=20, links=[C])])
     crawl.segment("3", "node-a", [Capture(A, time=30, **visit)])
     assert exported(storage, again, crawl) == {key(A): b"first", key(B): b"b", key(C): b"c"}
     link_export(stores_on(storage, again), name="x")
     folder = Path(again.dfs_primary) / "export" / "x"
     assert pq.read_table(folder / "arcs-out.parquet").num_rows == 2
-    [time] = [one["time"] for one in pq.read_table(folder / "pages.parquet").to_pylist() if one["url"] == A]
+    [time] = [
+        one["time"]
+        for one in pq.read_table(folder / "pages.parquet").to_pylist()
+        if one["url"] == A
+    ]
     assert time.timestamp() == 10, "the row of the full capture"
 
 

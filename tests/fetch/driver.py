@@ -194,7 +194,11 @@ def answer(
     failure, truncated, error = meaning(None, code, message, status, head)
     outcome = OUTCOME_OF_TROUBLE.get(failure, failure)
     facts = {"truncated": truncated, "error": error, "duration_ms": round(duration_s * 1000)}
-    answered = {"status": status, "ip": "127.0.0.1", "request": b"GET", "head": head, "body": body} if head else {}
+    answered = (
+        {"status": status, "ip": "127.0.0.1", "request": b"GET", "head": head, "body": body}
+        if head
+        else {}
+    )
     return Fetched("", time.time(), outcome, **facts, **answered), failure
 
 
@@ -257,7 +261,9 @@ class FakeCarrier:
         self.closed = True
 
 
-def run_virtual(directory: Path, urls: Sequence[str], config: FetchConfig, carrier: FakeCarrier, **more: object) -> Run:
+def run_virtual(
+    directory: Path, urls: Sequence[str], config: FetchConfig, carrier: FakeCarrier, **more: object
+) -> Run:
     """`run` with a fake carrier in virtual time, which begins at `start` (1000)."""
     loop = VirtualLoop(more.pop("start", 1000.0))
     seams = Seams(

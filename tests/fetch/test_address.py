@@ -40,7 +40,9 @@ def test_what_is_no_address_is_refused(text):
     assert not AddressFilter(["0.0.0.0/0", "::/0"]).allows(text)
 
 
-@pytest.mark.parametrize("address", ["127.0.0.5", "::ffff:127.0.0.5", "64:ff9b::7f00:5", "2002:7f00:5::"])
+@pytest.mark.parametrize(
+    "address", ["127.0.0.5", "::ffff:127.0.0.5", "64:ff9b::7f00:5", "2002:7f00:5::"]
+)
 def test_named_networks_are_allowed_in_every_spelling(address):
     assert AddressFilter(["127.0.0.0/8"]).allows(address)
     assert not AddressFilter(["10.0.0.0/8"]).allows(address)
@@ -61,13 +63,20 @@ def test_an_ipv4_address_is_judged_alike_inside_ipv6(address):
     nat64 = ipaddress.IPv6Address((0x64FF9B << 96) | number)
     six_to_four = ipaddress.IPv6Address((0x2002 << 112) | (number << 80))
     judge = AddressFilter()
-    assert {judge.allows(str(form)) for form in (mapped, nat64, six_to_four)} == {judge.allows(str(address))}
+    assert {judge.allows(str(form)) for form in (mapped, nat64, six_to_four)} == {
+        judge.allows(str(address))
+    }
 
 
 @given(st.ip_addresses())
 def test_nothing_private_by_the_standard_library_is_allowed(address):
     if AddressFilter().allows(str(address)):
-        inner = address.is_private or address.is_loopback or address.is_link_local or address.is_multicast
+        inner = (
+            address.is_private
+            or address.is_loopback
+            or address.is_link_local
+            or address.is_multicast
+        )
         assert not inner
 
 
@@ -84,8 +93,13 @@ def test_nothing_private_by_the_standard_library_is_allowed(address):
         (["4000::1"], "network 4000::1/128"),
     ],
 )
-def test_a_refusal_names_the_network_that_allows_its_addresses(addresses: list[str], network: str) -> None:
+def test_a_refusal_names_the_network_that_allows_its_addresses(
+    addresses: list[str], network: str
+) -> None:
     text = refusal(addresses)
-    assert text == f"address {', '.join(addresses)} is of the inner {network}, not named in fetch.allow_networks"
+    assert (
+        text
+        == f"address {', '.join(addresses)} is of the inner {network}, not named in fetch.allow_networks"
+    )
     allowed = AddressFilter(inner_networks(text))
     assert all(allowed.allows(address) for address in addresses)

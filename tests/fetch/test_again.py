@@ -26,8 +26,14 @@ PASSES = {
 }
 
 
-def failed(outcome: Outcome, *, attempts: int = 1, status: int | None = None, retry_after: str = "") -> Fetched:
-    head = f"HTTP/1.1 {status} No\r\nRetry-After: {retry_after}\r\n\r\n".encode() if retry_after else b""
+def failed(
+    outcome: Outcome, *, attempts: int = 1, status: int | None = None, retry_after: str = ""
+) -> Fetched:
+    head = (
+        f"HTTP/1.1 {status} No\r\nRetry-After: {retry_after}\r\n\r\n".encode()
+        if retry_after
+        else b""
+    )
     return Fetched("http://a.test/", BEGUN, outcome, status=status, head=head, attempts=attempts)
 
 
@@ -41,7 +47,9 @@ def test_each_outcome_passes_or_is_final(outcome: Outcome) -> None:
     assert wait_s(failed(outcome)) == PASSES.get(outcome)
 
 
-@pytest.mark.parametrize(("outcome", "status"), [(Outcome.CLIENT_ERROR, 429), (Outcome.SERVER_ERROR, 503)])
+@pytest.mark.parametrize(
+    ("outcome", "status"), [(Outcome.CLIENT_ERROR, 429), (Outcome.SERVER_ERROR, 503)]
+)
 def test_a_busy_host_is_asked_again_sooner_than_a_broken_one(outcome: Outcome, status: int) -> None:
     assert wait_s(failed(outcome, status=status)) == 600
     assert wait_s(failed(Outcome.CLIENT_ERROR, status=403)) is None
@@ -69,7 +77,13 @@ def test_no_url_is_due_before_its_host_may_be_asked() -> None:
 
 
 def test_a_hosts_back_off_grows_and_lasts_as_long_as_it_asks_for_up_to_the_limit() -> None:
-    assert [back_off_s(times, 0.0, RetryConfig()) for times in range(5)] == [600, 3600, 21_600, 86_400, 86_400]
+    assert [back_off_s(times, 0.0, RetryConfig()) for times in range(5)] == [
+        600,
+        3600,
+        21_600,
+        86_400,
+        86_400,
+    ]
     assert [back_off_s(0, asked_s, RetryConfig()) for asked_s in (7200.0, 1e8)] == [7200, 86_400]
     assert back_off_s(10**6, 0.0, RetryConfig()) == 86_400
     assert back_off_s(0, 7200.0, RetryConfig(max_wait_s=60.0)) == 60
@@ -87,7 +101,10 @@ def test_with_no_retries_every_failure_is_final() -> None:
         ("5", 600),
         ("99999999", 86_400),
         (format_datetime(datetime.fromtimestamp(BEGUN - 9000, UTC), usegmt=True), 600),
-        *((text, 600) for text in ("-1", "1e9", "soon", "9" * 30, "Thu, 99 Foo 2023 25:61:00 GMT", "\x00")),
+        *(
+            (text, 600)
+            for text in ("-1", "1e9", "soon", "9" * 30, "Thu, 99 Foo 2023 25:61:00 GMT", "\x00")
+        ),
     ],
 )
 def test_retry_after_counts_as_a_number_and_as_a_date(text: str, seconds: float) -> None:
@@ -99,13 +116,22 @@ LATER = datetime.fromtimestamp(BEGUN + 7000, UTC)
 
 
 @pytest.mark.parametrize("zone", ZONES)
-@pytest.mark.parametrize("form", ["%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"])
-def test_a_date_means_the_same_on_machines_of_each_zone(form: str, zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "form", ["%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"]
+)
+def test_a_date_means_the_same_on_machines_of_each_zone(
+    form: str, zone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """RFC 9110, 5.6.7: the form of asctime names no zone, and is in UTC."""
     monkeypatch.setenv("TZ", zone)
     time.tzset()
     try:
-        assert retry_after_s(b"HTTP/1.1 503\r\nRetry-After: %b\r\n\r\n" % LATER.strftime(form).encode(), BEGUN) == 7000
+        assert (
+            retry_after_s(
+                b"HTTP/1.1 503\r\nRetry-After: %b\r\n\r\n" % LATER.strftime(form).encode(), BEGUN
+            )
+            == 7000
+        )
     finally:
         monkeypatch.undo()
         time.tzset()
@@ -113,7 +139,13 @@ def test_a_date_means_the_same_on_machines_of_each_zone(form: str, zone: str, mo
 
 @pytest.mark.parametrize(
     ("values", "seconds"),
-    [(["60", "7000"], 7000), (["7000", "60"], 7000), (["60, 7000"], 7000), (["soon", "7000"], 7000), (["", "x"], 0)],
+    [
+        (["60", "7000"], 7000),
+        (["7000", "60"], 7000),
+        (["60, 7000"], 7000),
+        (["soon", "7000"], 7000),
+        (["", "x"], 0),
+    ],
 )
 def test_the_longest_wait_of_several_counts(values: list[str], seconds: int) -> None:
     head = "".join(f"Retry-After: {value}\r\n" for value in values)

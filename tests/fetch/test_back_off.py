@@ -39,7 +39,9 @@ def busy(headers: bytes = b"", status: int = 503) -> FakeCarrier:
     return FakeCarrier(lambda url, _: answer(status, headers) if "//busy." in url else answer())
 
 
-def go(directory: Path, carrier: FakeCarrier, urls: list[str] = URLS, start: float = START, **more: Any) -> Run:
+def go(
+    directory: Path, carrier: FakeCarrier, urls: list[str] = URLS, start: float = START, **more: Any
+) -> Run:
     """One batch."""
     carrier.closed = False
     return run_virtual(directory, urls, more.pop("config", CONFIG), carrier, start=start, **more)
@@ -52,7 +54,10 @@ def back_off(directory: Path, host: str = "busy.test") -> BackOff:
 
 def outcomes(found: Run) -> list[tuple[str, int]]:
     """Outcome and tries of each URL, in their order."""
-    return [(fetched.outcome.value, fetched.attempts) for fetched in sorted(found.fetched, key=lambda one: one.url)]
+    return [
+        (fetched.outcome.value, fetched.attempts)
+        for fetched in sorted(found.fetched, key=lambda one: one.url)
+    ]
 
 
 @pytest.mark.parametrize(("status", "outcome"), [(429, "client_error"), (503, "server_error")])
@@ -81,7 +86,11 @@ def test_what_a_host_asks_for_counts_up_to_the_limit_and_it_is_asked_no_more(
     assert outcomes(found) == [("server_error", 1), *[("host_gave_up", 0)] * 9]
     until = back_off(tmp_path).until
     assert until == pytest.approx(START + waits_s, abs=1.0)
-    assert {fetched.retry_at for fetched in found.fetched} <= {int(until), int(until) + 1, int(until) + 2}
+    assert {fetched.retry_at for fetched in found.fetched} <= {
+        int(until),
+        int(until) + 1,
+        int(until) + 2,
+    }
     assert min(fetched.retry_at or 0 for fetched in found.fetched) >= until
 
 
@@ -132,7 +141,9 @@ def test_a_host_that_fails_too_often_is_left_alone_too(tmp_path: Path) -> None:
     assert min(fetched.retry_at or 0 for fetched in given_up) >= until
 
 
-def test_a_host_that_is_in_back_off_is_not_asked_by_a_batch_that_has_it_already(tmp_path: Path) -> None:
+def test_a_host_that_is_in_back_off_is_not_asked_by_a_batch_that_has_it_already(
+    tmp_path: Path,
+) -> None:
     """Such as one that goes on after a kill; nor is a robots.txt that leads to it."""
     go(tmp_path, busy(retry_after(3600)))
     until = back_off(tmp_path).until
@@ -145,11 +156,15 @@ def test_a_host_that_is_in_back_off_is_not_asked_by_a_batch_that_has_it_already(
     found = go(tmp_path, carrier, [*URLS, "http://other.test/"], start=START + 1800.0, config=OBEY)
     assert [sent.url for sent in carrier.sent] == ["http://other.test/robots.txt"]
     assert outcomes(found) == [*[("host_gave_up", 0)] * 10, ("robots_unreachable", 0)]
-    assert {fetched.retry_at for fetched in found.fetched if "busy" in fetched.url} == {int(until) + 1}
+    assert {fetched.retry_at for fetched in found.fetched if "busy" in fetched.url} == {
+        int(until) + 1
+    }
     assert back_off(tmp_path) == (until, 1)
 
 
-def test_what_waits_to_be_tried_again_is_not_when_the_host_asks_to_be_left_alone(tmp_path: Path) -> None:
+def test_what_waits_to_be_tried_again_is_not_when_the_host_asks_to_be_left_alone(
+    tmp_path: Path,
+) -> None:
     """Over several connections: 0 waits for its next try, 1 is under way, 2 waits for the turn of the IP."""
 
     def respond(url: str, _: int) -> Any:
@@ -167,7 +182,9 @@ def test_what_waits_to_be_tried_again_is_not_when_the_host_asks_to_be_left_alone
     assert back_off(tmp_path).times == 1, "an answer that was under way ends no back-off"
 
 
-def test_a_clock_that_is_set_back_leaves_no_host_alone_for_longer_than_the_limit(tmp_path: Path) -> None:
+def test_a_clock_that_is_set_back_leaves_no_host_alone_for_longer_than_the_limit(
+    tmp_path: Path,
+) -> None:
     go(tmp_path, busy(), start=START + 2 * DAY_S)
     found = go(tmp_path, FakeCarrier(lambda *_: answer()), start=START)
     assert found.outcomes() == ["ok"] * 10

@@ -39,7 +39,9 @@ def job(queued: QueuedUrl) -> Job:
         ("x" * (MAX_VALIDATOR_CHARS + 1), DATE, [f"If-Modified-Since: {DATE}"]),
     ],
 )
-def test_validators_are_said_again_as_they_came(etag: str | None, date: str | None, sent: list[str]) -> None:
+def test_validators_are_said_again_as_they_came(
+    etag: str | None, date: str | None, sent: list[str]
+) -> None:
     assert conditions_of(job(asking("http://a.example/", etag, date))) == sent
 
 
@@ -65,10 +67,17 @@ def test_a_handle_that_asked_so_once_does_not_ask_so_again(tmp_path: Path) -> No
     with HostileWeb() as web:
         for path in paths:
             web.on(path, lambda talk: talk.send(b"HTTP/1.1 304 Not Modified\r\n\r\n") or True)
-        found = run(tmp_path, [asking(web.url("/a"), '"a"'), web.url("/b"), asking(web.url("/c"), '"c"', DATE)])
+        found = run(
+            tmp_path,
+            [asking(web.url("/a"), '"a"'), web.url("/b"), asking(web.url("/c"), '"c"', DATE)],
+        )
         heads = [seen.head for seen in web.requests]
     fetched = [found[web.url(path)] for path in paths]
     assert heads == [one.request for one in fetched]
     assert [one.request.count(b"\r\nIf-") for one in fetched] == [1, 0, 2]
-    assert [one.outcome for one in fetched] == [Outcome.NOT_MODIFIED, Outcome.UNEXPECTED_STATUS, Outcome.NOT_MODIFIED]
+    assert [one.outcome for one in fetched] == [
+        Outcome.NOT_MODIFIED,
+        Outcome.UNEXPECTED_STATUS,
+        Outcome.NOT_MODIFIED,
+    ]
     assert found.robots == []

@@ -40,7 +40,9 @@ class Written:
     retire = close
 
 
-def looked_up(names: list[str], written: Written, *, for_s: float, timeout_s: float = 5.0) -> dict[str, Resolved]:
+def looked_up(
+    names: list[str], written: Written, *, for_s: float, timeout_s: float = 5.0
+) -> dict[str, Resolved]:
     """What a cache says of names that are asked for at the same time, after some (virtual) seconds."""
     found: dict[str, Resolved] = {}
 
@@ -69,7 +71,9 @@ def test_names_that_never_answer_delay_others_by_a_quarter_second_for_each_128(s
 @pytest.mark.parametrize("timeout_s", [0.1, 0.3, 5.0])
 def test_a_name_that_takes_too_long_has_no_address_and_says_which_option(timeout_s: float) -> None:
     names = [f"slow{number}.test" for number in range(300)]
-    found = looked_up(names, Written(), for_s=timeout_s + 2 * (YOUNG_S + 0.1) + 0.2, timeout_s=timeout_s)
+    found = looked_up(
+        names, Written(), for_s=timeout_s + 2 * (YOUNG_S + 0.1) + 0.2, timeout_s=timeout_s
+    )
     assert set(found) == set(names)
     assert {(answer.addresses, answer.temporary) for answer in found.values()} == {((), False)}
     assert all("fetch.dns_timeout_s" in answer.error for answer in found.values())
@@ -118,7 +122,10 @@ def test_one_question_serves_all_who_ask_and_a_late_answer_none() -> None:
 
 
 def test_answers_are_kept_as_long_as_they_hold_and_so_many_as_there_is_room() -> None:
-    failing = {"gone.test": NoAddressError("no such name"), "down.test": NoAddressError("no answer", temporary=True)}
+    failing = {
+        "gone.test": NoAddressError("no such name"),
+        "down.test": NoAddressError("no answer", temporary=True),
+    }
 
     def addresses_of(host: str) -> list[str]:
         if host in failing:
@@ -131,7 +138,11 @@ def test_answers_are_kept_as_long_as_they_hold_and_so_many_as_there_is_room() ->
         for host in ("a.test", *failing):
             cache.look_up(host, lambda answer: None)
         await asyncio.sleep(1.0)
-        assert [cache.get(host) is not None for host in ("a.test", "gone.test", "down.test")] == [True, True, False]
+        assert [cache.get(host) is not None for host in ("a.test", "gone.test", "down.test")] == [
+            True,
+            True,
+            False,
+        ]
         await asyncio.sleep(60.0)
         assert [cache.get(host) is not None for host in ("a.test", "gone.test")] == [True, False]
         await asyncio.sleep(40.0)
@@ -188,7 +199,11 @@ def test_both_families_are_asked_for_and_failures_told_apart() -> None:
     assert {name: sorted(answer.addresses) for name, answer in found.items()} == {
         name: sorted(said.addresses) for name, said in says.items()
     }
-    assert {name for name, answer in found.items() if answer.error} == {"none.test", "gone.test", "broken.test"}
+    assert {name for name, answer in found.items() if answer.error} == {
+        "none.test",
+        "gone.test",
+        "broken.test",
+    }
     assert {name for name, answer in found.items() if answer.temporary} == {"broken.test"}
 
 
@@ -209,11 +224,16 @@ def test_the_hosts_file_is_the_systems() -> None:
     with NameServer(lambda name: Said(code=3)) as dns:
         found = system_says(names, dns.address)
         assert dns.asked == []
-    assert all(found[name].addresses and set(found[name].addresses) <= {*filed[name], "::1"} for name in filed)
+    assert all(
+        found[name].addresses and set(found[name].addresses) <= {*filed[name], "::1"}
+        for name in filed
+    )
     assert set(found["a.localhost"].addresses) <= {"127.0.0.1", "::1"}
 
 
-def test_search_domains_and_options_are_those_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_domains_and_options_are_those_of_the_system(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """resolv.conf(5): `search` and `options`, which these variables override."""
     monkeypatch.setenv("LOCALDOMAIN", "corp.test")
     monkeypatch.setenv("RES_OPTIONS", "ndots:2")
@@ -221,10 +241,14 @@ def test_search_domains_and_options_are_those_of_the_system(monkeypatch: pytest.
     with NameServer(lambda name: Said([known[name]]) if name in known else Said(code=3)) as dns:
         found = system_says(["intranet", "a.b", "c.d"], dns.address)
         assert "c.d" not in dns.asked
-    assert [found[name].addresses for name in ("intranet", "a.b", "c.d")] == [(known[name],) for name in known]
+    assert [found[name].addresses for name in ("intranet", "a.b", "c.d")] == [
+        (known[name],) for name in known
+    ]
 
 
-@pytest.mark.parametrize("name", ["", ".", "a..b", "-", "a_b.test", "*.test", "x" * 64, "\x00", "ü.test", "%"])
+@pytest.mark.parametrize(
+    "name", ["", ".", "a..b", "-", "a_b.test", "*.test", "x" * 64, "\x00", "ü.test", "%"]
+)
 def test_odd_names_are_answered_too(name: str) -> None:
     with NameServer(lambda asked: Said(code=3)) as dns:
         assert not system_says([name], dns.address)[name].addresses
@@ -236,7 +260,9 @@ def test_a_quick_server_is_asked_for_a_slow_name_until_the_time_is_up() -> None:
 
     def says(name: str) -> Said:
         asked[name] += 1
-        return LOOPBACK if name != "slow.test" or asked[name] > 6 else Said(delay_s=None)  # two families, three times
+        return (
+            LOOPBACK if name != "slow.test" or asked[name] > 6 else Said(delay_s=None)
+        )  # two families, three times
 
     with NameServer(says) as dns:
         names = [f"quick{number}.test" for number in range(20)]
@@ -245,7 +271,9 @@ def test_a_quick_server_is_asked_for_a_slow_name_until_the_time_is_up() -> None:
     assert "slow.test" in found
 
 
-def test_a_resolver_that_cannot_be_set_up_is_a_temporary_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resolver_that_cannot_be_set_up_is_a_temporary_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def broken(**options: object) -> None:
         raise pycares.AresError("Failed to initialize c-ares channel")
 
@@ -255,12 +283,16 @@ def test_a_resolver_that_cannot_be_set_up_is_a_temporary_failure(monkeypatch: py
     assert "c-ares" in answer.error
 
 
-def test_channels_are_changed_and_closed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_channels_are_changed_and_closed(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     """A channel of c-ares keeps its answers: without another one now and then a crawl would keep them all."""
     monkeypatch.setattr("crawl_lib.fetch.dns._QUESTIONS_PER_RESOLVER", 50)
     before = set(Path("/proc/self/fd").iterdir())
     names = [f"h{number}.test" for number in range(501)]
-    with NameServer(lambda name: replace(LOOPBACK, delay_s=0.2 if name.endswith("3.test") else 0.0)) as dns:
+    with NameServer(
+        lambda name: replace(LOOPBACK, delay_s=0.2 if name.endswith("3.test") else 0.0)
+    ) as dns:
         assert all(answer.addresses for answer in system_says(names, dns.address).values())
     assert set(Path("/proc/self/fd").iterdir()) == before
     assert capfd.readouterr() == ("", "")
@@ -278,9 +310,13 @@ def test_320_slow_names_do_not_delay_a_good_page(tmp_path: Path, delay_s: float 
 
     with HostileWeb() as web, NameServer(says) as dns:
         seams = Seams(resolver=partial(SystemResolver, (dns.address,)))
-        urls = [web.url(host=f"slow{number}.test") for number in range(320)] + [web.url(host="good.test")]
+        urls = [web.url(host=f"slow{number}.test") for number in range(320)] + [
+            web.url(host="good.test")
+        ]
         began = time.time()
-        found = run(tmp_path, urls, replace(CONFIG, dns_timeout_s=10.0 if delay_s else 2.0), seams=seams)
+        found = run(
+            tmp_path, urls, replace(CONFIG, dns_timeout_s=10.0 if delay_s else 2.0), seams=seams
+        )
     assert found[urls[-1]].outcome == "ok"
     assert found[urls[-1]].time - began < 6.0
     slow = {"ok"} if delay_s else {"dns_failed"}
@@ -293,7 +329,9 @@ def test_a_name_server_that_never_answers_does_not_hold_the_stop(
     began = time.monotonic()
     with NameServer(lambda name: Said(delay_s=None)) as dns:
         seams = Seams(resolver=partial(SystemResolver, (dns.address,)))
-        found = run(tmp_path, [f"http://h{number}.test/" for number in range(300)], seams=seams, limit_s=0.2)
+        found = run(
+            tmp_path, [f"http://h{number}.test/" for number in range(300)], seams=seams, limit_s=0.2
+        )
     assert time.monotonic() - began < 5
     assert found.left == 300
     assert capfd.readouterr() == ("", "")

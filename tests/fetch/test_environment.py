@@ -17,10 +17,26 @@ from crawl_lib.states import Outcome
 from tests.fetch.driver import CONFIG, run
 from tests.web.hostile import HostileWeb
 
-PROXIES = ["http_proxy", "https_proxy", "ftp_proxy", "ws_proxy", "wss_proxy", "all_proxy", "socks_proxy"]
+PROXIES = [
+    "http_proxy",
+    "https_proxy",
+    "ftp_proxy",
+    "ws_proxy",
+    "wss_proxy",
+    "all_proxy",
+    "socks_proxy",
+]
 EXCEPTIONS = ["no_proxy"]
 FILES = ["NETRC", "HOME", "CURL_HOME", "XDG_CONFIG_HOME", "CURL_CA_BUNDLE"]
-OTHERS = ["CURL_SSL_BACKEND", "USER", "LOGNAME", "NTLMUSER", "CURL_ENTROPY", "CURL_DNS_SERVER", "CURL_PROXY"]
+OTHERS = [
+    "CURL_SSL_BACKEND",
+    "USER",
+    "LOGNAME",
+    "NTLMUSER",
+    "CURL_ENTROPY",
+    "CURL_DNS_SERVER",
+    "CURL_PROXY",
+]
 
 
 @pytest.fixture
@@ -42,12 +58,16 @@ def settings(seed: int, trap: HostileWeb, directory: Path) -> dict[str, str]:
         (files / name).write_text("default login me password secret\n")
     found: dict[str, str] = {}
     for name in PROXIES + EXCEPTIONS:
-        exception = draw.choice(["*", "127.0.0.1", "localhost,.test,127.0.0.0/8", ".test", "name.test", " * "])
+        exception = draw.choice(
+            ["*", "127.0.0.1", "localhost,.test,127.0.0.0/8", ".test", "name.test", " * "]
+        )
         proxy = draw.choice(["", "http://", "socks5h://"]) + f"127.0.0.1:{trap.port}"
         for spelled in draw.choice([[name], [name.upper()], [name, name.upper()]]):
             found[spelled] = exception if name in EXCEPTIONS else proxy
     for name in FILES:
-        found[name] = str(files / "netrc" if name == "NETRC" else files if "HOME" in name else files / "none")
+        found[name] = str(
+            files / "netrc" if name == "NETRC" else files if "HOME" in name else files / "none"
+        )
     found |= dict.fromkeys(OTHERS, draw.choice(["", "1", "openssl", "127.0.0.1"]))
     return found
 
@@ -60,7 +80,11 @@ def test_every_byte_goes_where_the_config_says(
     for name, value in settings(seed, trap, tmp_path).items():
         monkeypatch.setenv(name, value)
     with HostileWeb() as web, HostileWeb() as proxy:
-        urls = [web.url("/ok?1"), web.url("/ok?2", host="name.test"), web.url("/ok?3", host="localhost")]
+        urls = [
+            web.url("/ok?1"),
+            web.url("/ok?2", host="name.test"),
+            web.url("/ok?3", host="localhost"),
+        ]
         for url in urls:
             proxy.on(url, lambda talk: talk.reply())
         config = replace(CONFIG, proxy=proxy.url("") if proxied else None, robots="obey")
@@ -73,7 +97,9 @@ def test_every_byte_goes_where_the_config_says(
 
 
 @pytest.mark.parametrize("name", ["no_proxy", "NO_PROXY"])
-def test_a_proxy_that_is_down_is_not_gone_around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_proxy_that_is_down_is_not_gone_around(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     monkeypatch.setenv(name, "*")
     with HostileWeb() as gone:
         address = gone.url("")

@@ -91,7 +91,9 @@ def test_the_last_header_block_is_kept_byte_for_byte(tmp_path, web):
     assert b"103" not in found[web.url("/interim")].head
 
 
-@pytest.mark.parametrize(("size", "truncated"), [(999, None), (1000, None), (1001, "length"), (500_000, "length")])
+@pytest.mark.parametrize(
+    ("size", "truncated"), [(999, None), (1000, None), (1001, "length"), (500_000, "length")]
+)
 def test_a_body_is_kept_up_to_exactly_the_limit(tmp_path, web, size, truncated):
     url = web.url(f"/body/{size}")
     fetched = run(tmp_path, [url], replace(CONFIG, max_body_bytes=1000))[url]
@@ -151,7 +153,11 @@ def test_server_errors_are_tried_again(tmp_path, web, path, outcome, tries):
 
 
 def test_a_url_that_curl_cannot_send_ends_alone(tmp_path, web):
-    bad = [f"http://127.0.0.1:{web.port}/a b", f"http://127.0.0.1:{web.port}/\u2603", "http://[::1:80/"]
+    bad = [
+        f"http://127.0.0.1:{web.port}/a b",
+        f"http://127.0.0.1:{web.port}/\u2603",
+        "http://[::1:80/",
+    ]
     found = run(tmp_path, [*bad, web.url()])
     assert len(found.fetched) == 4
     assert found[web.url()].outcome is Outcome.OK

@@ -79,9 +79,14 @@ def test_a_host_with_anything_to_do_or_to_wait_for_stays(
     assert (hosts.host("a.test"), hosts.site("http://a.test")) == (host, site)
 
 
-def test_a_host_is_freed_with_its_sites_when_its_delay_is_over_and_not_before(store: HostStore, clock: Clock) -> None:
+def test_a_host_is_freed_with_its_sites_when_its_delay_is_over_and_not_before(
+    store: HostStore, clock: Clock
+) -> None:
     hosts = hosts_of(store, clock)
-    sites = [hosts.site(authority) for authority in ("http://a.test", "https://a.test", "http://a.test:8080")]
+    sites = [
+        hosts.site(authority)
+        for authority in ("http://a.test", "https://a.test", "http://a.test:8080")
+    ]
     host = hosts.host("a.test")
     host.delay_s = 7.0
     asked(host, clock)
@@ -92,7 +97,9 @@ def test_a_host_is_freed_with_its_sites_when_its_delay_is_over_and_not_before(st
         clock.now += 1.0
     assert hosts.free() == sites
     assert hosts.begun == {}
-    clock.now -= 3.0  # had it come back earlier, or where the wall clock was set back, it is owed the rest
+    clock.now -= (
+        3.0  # had it come back earlier, or where the wall clock was set back, it is owed the rest
+    )
     again = hosts.host("a.test")
     assert again is not host
     assert again.ready_at() == 1007.0
@@ -112,7 +119,12 @@ def test_few_hosts_are_in_memory_at_a_time(tmp_path: Path) -> None:
     urls = [f"http://h{number}.test/" for number in range(hosts)]
     with HostStore(tmp_path, wall=lambda: 0.0) as kept:
         run_virtual(
-            tmp_path, urls, replace(POLITE, connections=8, ip_delay_s=0.0), carrier, hosts=kept, on_fetched=count_hosts
+            tmp_path,
+            urls,
+            replace(POLITE, connections=8, ip_delay_s=0.0),
+            carrier,
+            hosts=kept,
+            on_fetched=count_hosts,
         )
         assert all(kept.host(f"h{number}.test") is not None for number in range(0, hosts, 100))
     assert len(carrier.sent) == 2 * hosts
@@ -120,7 +132,9 @@ def test_few_hosts_are_in_memory_at_a_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("delay_s", [3, 12, 30])
-def test_a_host_that_is_asked_for_again_and_again_is_owed_its_delay(tmp_path: Path, delay_s: int) -> None:
+def test_a_host_that_is_asked_for_again_and_again_is_owed_its_delay(
+    tmp_path: Path, delay_s: int
+) -> None:
     """Its own page is done at once; then robots.txt of other hosts lead to it, before and after it was freed."""
 
     def respond(url: str, _: int) -> Any:
@@ -131,7 +145,9 @@ def test_a_host_that_is_asked_for_again_and_again_is_owed_its_delay(tmp_path: Pa
         return answer()
 
     urls = ["http://b.test/", *(f"http://a{number}.test/" for number in range(8))]
-    carrier = FakeCarrier(respond, takes_s=lambda url: 9.0 * int(url[8]) + 1.0 if url[7] == "a" else 0.1)
+    carrier = FakeCarrier(
+        respond, takes_s=lambda url: 9.0 * int(url[8]) + 1.0 if url[7] == "a" else 0.1
+    )
     found = run_virtual(tmp_path, urls, replace(POLITE, ip_delay_s=0.0), carrier)
     assert {fetched.outcome for fetched in found.fetched} == {Outcome.OK}
     sent = of_hosts(carrier)["b.test"]
@@ -141,9 +157,16 @@ def test_a_host_that_is_asked_for_again_and_again_is_owed_its_delay(tmp_path: Pa
 
 def test_hosts_with_most_urls_are_begun_first_and_each_keeps_its_order(tmp_path: Path) -> None:
     """A host's delay makes it last as long as it has URLs, so the longest must not begin last."""
-    urls = [f"http://h{number}.test/{page}" for page in range(6) for number in range(6) if page <= number]
+    urls = [
+        f"http://h{number}.test/{page}"
+        for page in range(6)
+        for number in range(6)
+        if page <= number
+    ]
     carrier = FakeCarrier(lambda *_: answer())
-    run_virtual(tmp_path, urls, replace(POLITE, robots="ignore", ip_delay_s=0.0, connections=1), carrier)
+    run_virtual(
+        tmp_path, urls, replace(POLITE, robots="ignore", ip_delay_s=0.0, connections=1), carrier
+    )
     sent = [entry.url for entry in carrier.sent]
     assert sent[:6] == [f"http://h{number}.test/0" for number in (5, 4, 3, 2, 1, 0)]
     for number in range(6):

@@ -60,7 +60,9 @@ def test_hosts_wait_as_after_an_unclean_stop_where_the_caller_asks_for_it(tmp_pa
         assert store.hold_from() == 500.0
 
 
-def test_the_newest_sketches_of_a_pattern_stay_and_a_page_that_is_noted_again_changes_nothing(tmp_path):
+def test_the_newest_sketches_of_a_pattern_stay_and_a_page_that_is_noted_again_changes_nothing(
+    tmp_path,
+):
     with HostStore(tmp_path) as store:
         for _ in range(2):
             store.pages.save_sketches("a.test/~1", {30: b"c", 10: b"a", 20: b"b"}, 3)
@@ -99,7 +101,12 @@ def test_a_killed_process_leaves_the_mark_and_its_robots_answers(tmp_path):
         "store = HostStore(Path(sys.argv[1])); store.begin()\n"
         "store.save_robots(RobotsRow('http://a.test', 'rules', b'x', '', 1.0, 2e9), HostRow('a.test', 4e9, 7.0))\n"
     )
-    assert run_python(code, [str(tmp_path)], {**os.environ, "KRAKE_KILL_AT": "hosts.robots"}).returncode == -9
+    assert (
+        run_python(
+            code, [str(tmp_path)], {**os.environ, "KRAKE_KILL_AT": "hosts.robots"}
+        ).returncode
+        == -9
+    )
     with HostStore(tmp_path) as store:
         assert store.begin() is True
         assert store.robots("http://a.test").body == b"x"
@@ -127,8 +134,10 @@ TRIGGER = f"CREATE TRIGGER endless {{}} ON {{}} BEGIN SELECT count(*) FROM ({END
     [
         TRIGGER.format("AFTER INSERT", "marks"),
         TRIGGER.format("BEFORE DELETE", "marks"),
-        "INSERT INTO hosts VALUES ('a.test', 1.0, 1.0, 0.0);" + TRIGGER.format("AFTER DELETE", "hosts"),
-        "INSERT INTO hosts VALUES ('a.test', 1e18, 1.0, 0.0);" + TRIGGER.format("BEFORE UPDATE", "hosts"),
+        "INSERT INTO hosts VALUES ('a.test', 1.0, 1.0, 0.0);"
+        + TRIGGER.format("AFTER DELETE", "hosts"),
+        "INSERT INTO hosts VALUES ('a.test', 1e18, 1.0, 0.0);"
+        + TRIGGER.format("BEFORE UPDATE", "hosts"),
         f"DROP TABLE marks; CREATE VIEW marks (name, value) AS SELECT 'dirty', total(x) FROM ({ENDLESS})",
     ],
 )
@@ -156,7 +165,8 @@ def test_a_clock_that_was_ahead_keeps_no_answer_and_no_time(tmp_path):
         store.begin()
         store.save_hosts([HostRow("a.test", ahead.now, 1.0)])
         store.save_robots(
-            RobotsRow("http://a.test", "allow", b"", "", ahead.now, ahead.now + 9), HostRow("a", 1.0, 1.0)
+            RobotsRow("http://a.test", "allow", b"", "", ahead.now, ahead.now + 9),
+            HostRow("a", 1.0, 1.0),
         )
     with HostStore(tmp_path, wall=ahead) as store:
         assert store.begin() is True
@@ -181,7 +191,12 @@ def test_a_time_of_a_clock_that_is_set_back_in_a_run_is_replaced(tmp_path):
         assert store.host("a.test").last_end == wall.now
 
 
-BACK_OFFS = [("soon.test", NOW + 1), ("later.test", NOW + 100), ("over.test", NOW), ("ahead.test", NOW + 101)]
+BACK_OFFS = [
+    ("soon.test", NOW + 1),
+    ("later.test", NOW + 100),
+    ("over.test", NOW),
+    ("ahead.test", NOW + 101),
+]
 
 
 def test_hosts_in_back_off_are_those_whose_time_can_be_true_and_is_not_over(tmp_path):
@@ -192,7 +207,10 @@ def test_hosts_in_back_off_are_those_whose_time_can_be_true_and_is_not_over(tmp_
             store.save_back_off(host, BackOff(until, 1))
         store.save_back_off("odd.test", BackOff("soon", 1))
         store.save_back_off(b"odder.test", BackOff(NOW + 5, 1))
-        assert list(other.in_back_off(NOW, 100.0).items()) == [("soon.test", NOW + 1), ("later.test", NOW + 100)]
+        assert list(other.in_back_off(NOW, 100.0).items()) == [
+            ("soon.test", NOW + 1),
+            ("later.test", NOW + 100),
+        ]
         assert hosts_in_back_off(tmp_path, NOW, 100.0) == other.in_back_off(NOW, 100.0)
         assert other.back_off("later.test") == (NOW + 100, 1)
         assert other.back_off("odd.test") == other.back_off("none.test") == NO_BACK_OFF
@@ -258,7 +276,10 @@ def test_a_program_in_the_file_is_not_run_by_who_looks(tmp_path):
 def test_an_answer_whose_times_cannot_be_is_unknown(tmp_path, fetched, expires, is_believed):
     """An answer holds for 100 s at most here."""
     with HostStore(tmp_path, wall=Wall(), robots_ttl_s=100.0) as store:
-        store.save_robots(RobotsRow("http://a.test", "allow", b"", "", fetched, expires), HostRow("a.test", 1.0, 1.0))
+        store.save_robots(
+            RobotsRow("http://a.test", "allow", b"", "", fetched, expires),
+            HostRow("a.test", 1.0, 1.0),
+        )
         assert (store.robots("http://a.test") is not None) is is_believed
 
 
@@ -276,7 +297,9 @@ def test_an_answer_whose_times_cannot_be_is_unknown(tmp_path, fetched, expires, 
 )
 def test_a_row_with_something_else_in_a_column_is_unknown(tmp_path, change):
     with HostStore(tmp_path, wall=Wall()) as store:
-        store.save_robots(RobotsRow("http://a.test", "allow", b"", "", 1.0, 2.0), HostRow("a.test", 1.0, 1.0))
+        store.save_robots(
+            RobotsRow("http://a.test", "allow", b"", "", 1.0, 2.0), HostRow("a.test", 1.0, 1.0)
+        )
         store._db.execute(change)
         table = change.split()[1]
         assert (store.robots("http://a.test") is None) is (table == "robots")
@@ -297,7 +320,9 @@ def written(tmp_path_factory):
     with HostStore(directory, wall=Wall()) as store:
         store.begin()
         for number in range(40):
-            row = RobotsRow(f"http://{number}.test", "rules", b"User-agent: *\n" * 9, "", NOW - 1, NOW + 9)
+            row = RobotsRow(
+                f"http://{number}.test", "rules", b"User-agent: *\n" * 9, "", NOW - 1, NOW + 9
+            )
             store.save_robots(row, HostRow(f"{number}.test", NOW - 1, 1.5))
         store.finish()
     return (directory / "hosts.sqlite").read_bytes()
@@ -308,7 +333,9 @@ def written(tmp_path_factory):
     [(b"CREATE TABLE robots", b"CREATE TABL\xff robots"), (b"expires REAL", b"expires REAM")],
     ids=["its message quotes what is no text", "its times are read as integers"],
 )
-def test_a_damaged_schema_is_an_error_that_names_the_file_or_rows_that_are_unknown(tmp_path, written, right, wrong):
+def test_a_damaged_schema_is_an_error_that_names_the_file_or_rows_that_are_unknown(
+    tmp_path, written, right, wrong
+):
     (tmp_path / "hosts.sqlite").write_bytes(written.replace(right, wrong))
     if b"\xff" in wrong:
         with pytest.raises(StorageError, match=r"hosts\.sqlite: "):
@@ -321,14 +348,18 @@ def test_a_damaged_schema_is_an_error_that_names_the_file_or_rows_that_are_unkno
 
 @settings(deadline=None, max_examples=150)
 @given(st.data())
-def test_what_is_read_of_a_damaged_file_is_of_its_type_or_an_error_that_names_the_file(tmp_path_factory, written, data):
+def test_what_is_read_of_a_damaged_file_is_of_its_type_or_an_error_that_names_the_file(
+    tmp_path_factory, written, data
+):
     damaged = bytearray(written)
     for _ in range(data.draw(st.integers(1, 8))):
         place = data.draw(st.integers(0, len(damaged) - 1))
         damage = data.draw(st.binary(min_size=1, max_size=30))
         damaged[place : place + len(damage)] = damage
     directory = tmp_path_factory.mktemp("damaged")
-    (directory / "hosts.sqlite").write_bytes(bytes(damaged[: data.draw(st.integers(0, len(damaged)))]))
+    (directory / "hosts.sqlite").write_bytes(
+        bytes(damaged[: data.draw(st.integers(0, len(damaged)))])
+    )
     error = ""
     try:
         with HostStore(directory, wall=Wall()) as store:
@@ -337,7 +368,11 @@ def test_what_is_read_of_a_damaged_file_is_of_its_type_or_an_error_that_names_th
             for number in range(40):
                 host, row = store.host(f"{number}.test"), store.robots(f"http://{number}.test")
                 assert host is None or (type(host.last_end), type(host.delay_s)) == (float, float)
-                assert row is None or (type(row.body), type(row.error), type(row.expires)) == (bytes, str, float)
+                assert row is None or (type(row.body), type(row.error), type(row.expires)) == (
+                    bytes,
+                    str,
+                    float,
+                )
                 store.save_hosts([HostRow(f"{number}.test", NOW, 1.0)])
             store.finish()
     except StorageError as failed:
@@ -348,7 +383,10 @@ def test_what_is_read_of_a_damaged_file_is_of_its_type_or_an_error_that_names_th
 @pytest.fixture
 def before(tmp_path):
     """A node's directory of before: the files next to the queue, and rows that are still in SQLite's log."""
-    with HostStore(tmp_path) as store, Turns(tmp_path / "ip-turns", longest_s=60.0, delay_s=1.0) as turns:
+    with (
+        HostStore(tmp_path) as store,
+        Turns(tmp_path / "ip-turns", longest_s=60.0, delay_s=1.0) as turns,
+    ):
         store.save_hosts([HostRow("a.test", 5.0, 7.0)])
         turns.reserve("host a.test", 60.0)
         kept = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
@@ -381,7 +419,9 @@ def test_files_of_before_are_moved_with_all_that_they_hold(before):
 
 @pytest.mark.parametrize("step", [f"hosts.moved:{number}" for number in range(1, 5)])
 def test_a_move_that_is_killed_goes_on(before, step):
-    code = "import sys; from crawl_lib.fetch.hoststore import *; make_hosts_folder(Path(sys.argv[1]))"
+    code = (
+        "import sys; from crawl_lib.fetch.hoststore import *; make_hosts_folder(Path(sys.argv[1]))"
+    )
     assert run_python(code, [str(before)], {**os.environ, "KRAKE_KILL_AT": step}).returncode == -9
     assert len(host_stores(before)) == 1
     make_hosts_folder(before)

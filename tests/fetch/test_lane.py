@@ -35,17 +35,26 @@ def is_hung(url: str) -> bool:
 def crowd_carrier(slow_connections: int) -> FakeCarrier:
     """Bad hosts hang for a minute, good ones answer after a third of a second."""
     return FakeCarrier(
-        lambda url, _: HUNG if is_hung(url) else answer(), lambda url: 60.0 if is_hung(url) else 0.33, slow_connections
+        lambda url, _: HUNG if is_hung(url) else answer(),
+        lambda url: 60.0 if is_hung(url) else 0.33,
+        slow_connections,
     )
 
 
 # -- in a run, without network ----------------------------------------------------------------------------------------
 
 
-def last_good_page_s(directory: Path, hosts: int, slow_connections: int, *, with_bad: bool) -> float:
+def last_good_page_s(
+    directory: Path, hosts: int, slow_connections: int, *, with_bad: bool
+) -> float:
     """When the last good page came, of so many hosts with three pages each; every twentieth may be bad."""
     names = [f"bad{number}" if number % 20 == 7 else f"good{number}" for number in range(hosts)]
-    urls = [f"http://{name}.test/{page}" for page in range(3) for name in names if with_bad or not is_hung(f"//{name}")]
+    urls = [
+        f"http://{name}.test/{page}"
+        for page in range(3)
+        for name in names
+        if with_bad or not is_hung(f"//{name}")
+    ]
     carrier = crowd_carrier(slow_connections)
     directory.mkdir()
     run_virtual(directory, urls, replace(FEW, connections=64), carrier)
@@ -55,7 +64,9 @@ def last_good_page_s(directory: Path, hosts: int, slow_connections: int, *, with
 def test_hosts_that_hang_delay_the_last_good_page_by_a_ninth_at_most(tmp_path):
     alone_s = last_good_page_s(tmp_path / "alone", 1000, 512, with_bad=False)
     assert last_good_page_s(tmp_path / "lane", 1000, 512, with_bad=True) <= 1.11 * alone_s
-    assert last_good_page_s(tmp_path / "slots", 1000, 0, with_bad=True) > 2 * alone_s, "they need no lane"
+    assert last_good_page_s(tmp_path / "slots", 1000, 0, with_bad=True) > 2 * alone_s, (
+        "they need no lane"
+    )
 
 
 def test_there_are_never_more_requests_than_slots_and_the_lane(tmp_path):
@@ -65,15 +76,25 @@ def test_there_are_never_more_requests_than_slots_and_the_lane(tmp_path):
     assert len(found.fetched) == 80
     assert carrier.peak == 8 + 5
     for sent in carrier.sent:
-        others = [other for other in carrier.sent if other.start <= sent.start < other.end - SLACK_S]
-        assert sum(not other.is_slow or sent.start < other.start + SLOW_S - SLACK_S for other in others) <= 8
+        others = [
+            other for other in carrier.sent if other.start <= sent.start < other.end - SLACK_S
+        ]
+        assert (
+            sum(
+                not other.is_slow or sent.start < other.start + SLOW_S - SLACK_S for other in others
+            )
+            <= 8
+        )
 
 
 @pytest.mark.parametrize("robots", ["obey", "ignore"])
 def test_a_host_in_the_lane_is_asked_as_politely_as_any(tmp_path, robots):
     """Its pages and its robots.txt: one request at a time, and its delay after each answer and each failed try."""
     urls = [
-        f"http://{kind}{number}.test/{page}" for page in range(4) for number in range(6) for kind in ("bad", "good")
+        f"http://{kind}{number}.test/{page}"
+        for page in range(4)
+        for number in range(6)
+        for kind in ("bad", "good")
     ]
     carrier = FakeCarrier(
         lambda url, number: answer() if not is_hung(url) or number > 1 else HUNG,
@@ -109,7 +130,9 @@ def test_stop_abandons_what_is_in_the_lane(tmp_path):
     """And the hosts are owed their delay: they may be busy with what was asked."""
     carrier = crowd_carrier(512)
     urls = [f"http://bad{number}.test/" for number in range(20)]
-    found = run_virtual(tmp_path, urls, replace(FEW, robots="ignore"), carrier, stop=lambda: len(carrier.sent) == 20)
+    found = run_virtual(
+        tmp_path, urls, replace(FEW, robots="ignore"), carrier, stop=lambda: len(carrier.sent) == 20
+    )
     assert (found.fetched, found.left, carrier.closed) == ([], 20, True)
     again = FakeCarrier(lambda *_: answer())
     begin = max(sent.start for sent in carrier.sent)
@@ -150,12 +173,17 @@ class Watched:
     def __init__(self, count: int = 1, *, max_bytes: int = 1 << 20, **options: Any) -> None:
         self.requests = [Request() for _ in range(count)]
         self.running = {request: request for request in self.requests}
-        config = replace(CONFIG, **{"slow_connections": 512, "min_bytes_per_s": 100, "min_speed_s": 5.0, **options})
+        config = replace(
+            CONFIG,
+            **{"slow_connections": 512, "min_bytes_per_s": 100, "min_speed_s": 5.0, **options},
+        )
         self.now = 500.0
         budget = InflightBudget(max_bytes, 4)
         self.lane = SlowLane(config, budget, self.running, self.running.pop)  # type: ignore[arg-type]
 
-    def goes_on(self, seconds: float, each_look: Callable[[Request], None] = lambda _: None) -> None:
+    def goes_on(
+        self, seconds: float, each_look: Callable[[Request], None] = lambda _: None
+    ) -> None:
         for _ in range(round(seconds / LOOK_S)):
             for request in list(self.running):
                 each_look(request)
@@ -180,7 +208,9 @@ def test_a_request_without_a_byte_is_slow_after_a_second_and_stays_so():
     assert (request.is_slow, request.ended, watched.lane.count) == (True, None, 1)
 
 
-@pytest.mark.parametrize(("speed", "slow", "too_slow"), [(10, True, True), (90, True, True), (110, False, False)])
+@pytest.mark.parametrize(
+    ("speed", "slow", "too_slow"), [(10, True, True), (90, True, True), (110, False, False)]
+)
 def test_a_drip_is_slow_after_a_second_and_too_slow_after_more(speed, slow, too_slow):
     watched = Watched()
     [request] = watched.requests
@@ -295,13 +325,17 @@ async def until(is_so: Callable[[], bool], limit_s: float = 20.0) -> None:
             await asyncio.sleep(0.01)
 
 
-@pytest.mark.parametrize("path", ["/hang", "/hang-in-head", "/hang-in-body", "/drip-head", "/drip-body", "deaf"])
+@pytest.mark.parametrize(
+    "path", ["/hang", "/hang-in-head", "/hang-in-body", "/drip-head", "/drip-body", "deaf"]
+)
 def test_whatever_brings_nothing_leaves_its_slot(monkeypatch, path):
     """Also a connection that no one accepts. 100 bytes a second come by drips, which is less than is asked for."""
     ended = []
 
     async def main(url):
-        transport = Transport(replace(CONFIG, min_bytes_per_s=1000, slow_connections=1), ended.append)
+        transport = Transport(
+            replace(CONFIG, min_bytes_per_s=1000, slow_connections=1), ended.append
+        )
         began = time.monotonic()
         transport.start(job_of(url), "127.0.0.1", lambda fetched, _: ended.append(fetched))
         await until(lambda: transport.slow == 1)
@@ -327,12 +361,16 @@ def found_none(error: BaseException) -> None:
 def test_the_slot_is_free_again_when_a_request_of_the_lane_has_ended(monkeypatch):
     async def main(web):
         transport, found = Transport(CONFIG, found_none), []
-        transport.start(job_of(web.url("/late")), "127.0.0.1", lambda fetched, _: found.append(fetched))
+        transport.start(
+            job_of(web.url("/late")), "127.0.0.1", lambda fetched, _: found.append(fetched)
+        )
         await until(lambda: transport.slow == 1)
         go_on.set()
         await until(lambda: found != [])
         assert (found[0].outcome, found[0].body, transport.slow) == (Outcome.OK, OK_BODY, 0)
-        transport.start(job_of(web.url("/ok")), "127.0.0.1", lambda fetched, _: found.append(fetched))
+        transport.start(
+            job_of(web.url("/ok")), "127.0.0.1", lambda fetched, _: found.append(fetched)
+        )
         await until(lambda: len(found) == 2)
         assert (found[1].outcome, transport.slow) == (Outcome.OK, 0)
         transport.close()
@@ -351,14 +389,23 @@ def test_a_full_lane_takes_no_descriptors_and_no_kept_connections_from_others(mo
     """A request in the lane has one descriptor; curl counts connections that are kept together with those in use."""
 
     async def main(web):
-        transport, found = Transport(replace(CONFIG, connections=1, slow_connections=70), found_none), []
+        transport, found = (
+            Transport(replace(CONFIG, connections=1, slow_connections=70), found_none),
+            [],
+        )
         before = descriptors()
         for number in range(70):
-            transport.start(job_of(web.url("/hang", f"bad{number}.test")), "127.0.0.1", found.append)
+            transport.start(
+                job_of(web.url("/hang", f"bad{number}.test")), "127.0.0.1", found.append
+            )
         await until(lambda: transport.slow == 70 and web.connections == 70)
         assert descriptors() - before == 2 * 70  # one each, and the server's
         for number in range(3):
-            transport.start(job_of(web.url("/ok")), "127.0.0.1", lambda fetched, _: found.append(fetched.outcome))
+            transport.start(
+                job_of(web.url("/ok")),
+                "127.0.0.1",
+                lambda fetched, _: found.append(fetched.outcome),
+            )
             await until(lambda: len(found) > number)  # noqa: B023 - it is awaited here
         assert (found, web.connections) == ([Outcome.OK] * 3, 71)
         transport.close()
@@ -373,7 +420,9 @@ def test_the_lane_is_smaller_where_the_system_allows_few_descriptors(monkeypatch
     async def main(web):
         transport = Transport(replace(CONFIG, connections=10, slow_connections=70), found_none)
         for number in range(10):
-            transport.start(job_of(web.url("/hang", f"bad{number}.test")), "127.0.0.1", lambda *_: None)
+            transport.start(
+                job_of(web.url("/hang", f"bad{number}.test")), "127.0.0.1", lambda *_: None
+            )
         await until(lambda: web.connections == 10 and transport.slow == 3)
         await asyncio.sleep(0.5)
         assert transport.slow == 3
@@ -416,7 +465,10 @@ def test_bad_hosts_do_not_hold_the_only_slots(tmp_path, monkeypatch):
     """Two slots, and twelve hosts that hang or drip before the good ones: these come all the same."""
     config = replace(CONFIG, connections=2, min_bytes_per_s=1000)
     with quickly_slow(monkeypatch), HostileWeb() as web:
-        bad = [web.url(("/hang", "/drip-body", "/drip-head")[number % 3], f"bad{number}.test") for number in range(12)]
+        bad = [
+            web.url(("/hang", "/drip-body", "/drip-head")[number % 3], f"bad{number}.test")
+            for number in range(12)
+        ]
         good = [web.url(f"/ok?{number}", f"good{number % 7}.test") for number in range(40)]
         seen: list[str] = []
         found = run(

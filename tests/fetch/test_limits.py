@@ -135,7 +135,9 @@ def test_bodies_pause_at_the_budget_and_all_come_whole(tmp_path, monkeypatch):
         urls = serve_large(web, 8, paused)
         found = run(tmp_path, urls, config)
     assert found.outcomes() == ["ok"] * 8
-    assert {fetched.body == LARGE and fetched.truncated is None for fetched in found.fetched} == {True}
+    assert {fetched.body == LARGE and fetched.truncated is None for fetched in found.fetched} == {
+        True
+    }
     assert not all(took for _, took in most), "nothing ever paused, so nothing was tested"
     assert max(held for held, _ in most) <= (512 << 10) + len(LARGE)
 
@@ -164,7 +166,9 @@ def test_small_pages_do_not_wait_for_large_ones(tmp_path):
 
 def test_a_pause_is_not_the_transfers_time(tmp_path):
     """The first one uses up all of its time and holds the budget; the other one pauses so long, and comes whole."""
-    config = replace(CONFIG, max_inflight_bytes=64 << 10, connections=2, time_limit_s=1.0, max_body_bytes=4 << 20)
+    config = replace(
+        CONFIG, max_inflight_bytes=64 << 10, connections=2, time_limit_s=1.0, max_body_bytes=4 << 20
+    )
     with HostileWeb() as web:
 
         def slow(talk):
@@ -188,7 +192,13 @@ def test_a_pause_is_not_the_transfers_time(tmp_path):
 
 def test_bodies_that_hold_the_budget_one_after_the_other_end_all_the_same(tmp_path):
     """Ten hosts use up the budget and say nothing more: each could hold up those behind it for its whole time."""
-    config = replace(CONFIG, max_inflight_bytes=64 << 10, connections=16, time_limit_s=0.5, max_body_bytes=4 << 20)
+    config = replace(
+        CONFIG,
+        max_inflight_bytes=64 << 10,
+        connections=16,
+        time_limit_s=0.5,
+        max_body_bytes=4 << 20,
+    )
     with HostileWeb() as web:
 
         def hold(talk):
@@ -200,21 +210,31 @@ def test_bodies_that_hold_the_budget_one_after_the_other_end_all_the_same(tmp_pa
         web.on("/hold", hold)
         found = run(tmp_path, [web.url("/hold", f"h{number}.test") for number in range(10)], config)
     assert {fetched.truncated for fetched in found.fetched} == {"time"}
-    assert max(fetched.duration_ms for fetched in found.fetched) < 3000, "one after the other takes 5 s"
+    assert max(fetched.duration_ms for fetched in found.fetched) < 3000, (
+        "one after the other takes 5 s"
+    )
 
 
 def test_a_body_that_ends_at_its_limit_after_a_pause_is_cut_there(tmp_path):
     config = replace(CONFIG, max_inflight_bytes=64 << 10, connections=8, max_body_bytes=100_000)
     with HostileWeb() as web:
         found = run(tmp_path, serve_large(web, 8), config)
-    assert {(len(fetched.body), fetched.truncated) for fetched in found.fetched} == {(100_000, "length")}
+    assert {(len(fetched.body), fetched.truncated) for fetched in found.fetched} == {
+        (100_000, "length")
+    }
 
 
 class Transfer:
     """A holder whose body comes in pieces, each as large as it likes."""
 
     def __init__(self, budget, pieces):
-        self.budget, self.pieces, self.held, self.had, self.paused = budget, list(pieces), 0, 0, False
+        self.budget, self.pieces, self.held, self.had, self.paused = (
+            budget,
+            list(pieces),
+            0,
+            0,
+            False,
+        )
         self.is_slow = False
 
     def resume(self):
@@ -228,7 +248,9 @@ class Transfer:
             self.had += self.pieces.pop(0)
         else:
             self.paused = True
-            assert self.is_slow or self.had + self.pieces[0] > self.budget.share, "held up, though within its share"
+            assert self.is_slow or self.had + self.pieces[0] > self.budget.share, (
+                "held up, though within its share"
+            )
 
     def leave(self):
         """Leave the slot, so another transfer has the share."""
@@ -257,4 +279,6 @@ def test_the_budget_is_kept_and_everything_ends(bodies, max_bytes, slots, rng):
         for ended in [one for one in running if not one.pieces]:
             running.remove(ended)
             budget.release(ended)
-        assert sum(one.had for one in running) <= max_bytes + max((sum(body) for body in bodies), default=0)
+        assert sum(one.had for one in running) <= max_bytes + max(
+            (sum(body) for body in bodies), default=0
+        )

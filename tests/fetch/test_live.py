@@ -22,7 +22,15 @@ from crawl_lib.fetch.hoststore import BackOff
 from crawl_lib.fetch.retry import HOST_GIVES_UP_AFTER, LIVE_RETRIES
 from crawl_lib.fetch.robots import FREE_HOSTS
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
-from tests.fetch.driver import CONFIG, AtOnce, FakeCarrier, NoAddressError, VirtualLoop, answer, to_loopback
+from tests.fetch.driver import (
+    CONFIG,
+    AtOnce,
+    FakeCarrier,
+    NoAddressError,
+    VirtualLoop,
+    answer,
+    to_loopback,
+)
 from tests.fetch.test_politeness import POLITE, SLACK_S, gaps, of_hosts
 from tests.web.hostile import HostileWeb
 
@@ -47,9 +55,17 @@ class Live:
     def on_robots(self, fetched: Fetched) -> None:
         self.robots.append(fetched)
 
-    def submit(self, url: str, redirects: int = 0, later: bool = False, limits: Limits = Limits()) -> int:  # noqa: B008
+    def submit(
+        self,
+        url: str,
+        redirects: int = 0,
+        later: bool = False,
+        limits: Limits = Limits(),  # noqa: B008
+    ) -> int:
         number, self.count = self.count, self.count + 1
-        self.run.submit(TakenUrl(number, b"k" * 20, QueuedUrl(url, redirects=redirects)), later, limits)
+        self.run.submit(
+            TakenUrl(number, b"k" * 20, QueuedUrl(url, redirects=redirects)), later, limits
+        )
         return number
 
     async def all(self) -> list[str]:
@@ -72,15 +88,27 @@ def live(
     directory.mkdir(exist_ok=True)
     found = Live()
     loop = VirtualLoop(START) if carrier else uvloop.new_event_loop()
-    clocks = {"clock": loop.time, "wall": loop.time, "carrier": lambda *_: carrier} if carrier else {"clock": clock}
+    clocks = (
+        {"clock": loop.time, "wall": loop.time, "carrier": lambda *_: carrier}
+        if carrier
+        else {"clock": clock}
+    )
     seams = Seams(resolver=partial(AtOnce, resolver), **clocks)
 
     async def main() -> None:
         with (
             HostStore(directory, wall=seams.wall) as store,
-            Turns(directory / "turns", longest_s=80.0, delay_s=config.host_delay_s, clock=seams.clock) as turns,
+            Turns(
+                directory / "turns", longest_s=80.0, delay_s=config.host_delay_s, clock=seams.clock
+            ) as turns,
         ):
-            given = {"config": config, "retry": RetryConfig(), "store": store, "turns": turns, "caller": found}
+            given = {
+                "config": config,
+                "retry": RetryConfig(),
+                "store": store,
+                "turns": turns,
+                "caller": found,
+            }
             found.run = LiveRun(**given, seams=seams, **more)
             task = asyncio.create_task(found.run.run_until_closed())
             try:
@@ -113,7 +141,9 @@ def test_delays_hold_for_urls_that_join_at_any_time(tmp_path: Path) -> None:
     async def script(web: Live) -> None:
         for number in range(60):
             web.submit(
-                f"http://h{number % 3}.test:{80 + number % 2}/{number}", redirects=number % 5, later=number % 7 == 0
+                f"http://h{number % 3}.test:{80 + number % 2}/{number}",
+                redirects=number % 5,
+                later=number % 7 == 0,
             )
             await asyncio.sleep(0.37)
         assert set(await web.all()) == {"ok"}
@@ -133,7 +163,10 @@ def test_delays_hold_in_the_log_of_a_server(tmp_path: Path) -> None:
     with HostileWeb() as server:
         live(tmp_path, script, replace(CONFIG, robots="obey", host_delay_s=0.15))
         for host in ("h0.test", "h1.test"):
-            seen = sorted((one for one in server.requests if one.host.startswith(host)), key=lambda one: one.start)
+            seen = sorted(
+                (one for one in server.requests if one.host.startswith(host)),
+                key=lambda one: one.start,
+            )
             assert len(seen) == 5
             assert min(after.start - before.end for before, after in pairwise(seen)) >= 0.15
 
@@ -148,9 +181,14 @@ def test_hops_come_before_new_urls_and_later_ones_after_all(tmp_path: Path) -> N
             web.submit(f"http://a.test/hop{number}", redirects=1)
         await web.all()
 
-    found = live(tmp_path, script, replace(CONFIG, host_delay_s=1.0), FakeCarrier(lambda *_: answer()))
+    found = live(
+        tmp_path, script, replace(CONFIG, host_delay_s=1.0), FakeCarrier(lambda *_: answer())
+    )
     names = [url.rpartition("/")[2] for url in found.order]
-    assert names == ["first", *(f"{kind}{number}" for kind in ("hop", "new", "later") for number in range(3))]
+    assert names == [
+        "first",
+        *(f"{kind}{number}" for kind in ("hop", "new", "later") for number in range(3)),
+    ]
 
 
 def test_a_cancelled_url_is_neither_sent_nor_reported(tmp_path: Path) -> None:
@@ -218,7 +256,9 @@ def test_at_most_two_tries_a_second_apart(tmp_path: Path) -> None:
     assert all(row.max_tries <= 2 and row.wait_s <= 1.0 for row in LIVE_RETRIES.values())
 
 
-def test_a_host_that_gave_up_ends_new_urls_at_once_until_its_back_off_is_over(tmp_path: Path) -> None:
+def test_a_host_that_gave_up_ends_new_urls_at_once_until_its_back_off_is_over(
+    tmp_path: Path,
+) -> None:
     well = {"is": False}
     carrier = FakeCarrier(lambda *_: answer() if well["is"] else answer(0, code=7))
 
@@ -234,7 +274,9 @@ def test_a_host_that_gave_up_ends_new_urls_at_once_until_its_back_off_is_over(tm
         await asyncio.sleep(0)
         assert web.fetched[number].outcome == "host_gave_up"
         assert abs(web.fetched[number].retry_at - until) <= 1
-        await asyncio.sleep(until - now - 5)  # others come all the time, so that its state is never freed
+        await asyncio.sleep(
+            until - now - 5
+        )  # others come all the time, so that its state is never freed
         web.submit("http://a.test/more")
         await asyncio.sleep(1)
         assert web.order[-1] == "http://a.test/more"
@@ -315,7 +357,9 @@ def test_a_url_has_its_time_from_its_first_request_on_waiting_not_included(tmp_p
 
     found = live(tmp_path, script, replace(CONFIG, host_delay_s=30.0), failing())
     assert [found.fetched[number].attempts for number in range(3)] == [2, 2, 2]
-    spent = live(tmp_path / "more", lambda web: _once(web, Limits(give_up_s=0.5)), CONFIG, failing())
+    spent = live(
+        tmp_path / "more", lambda web: _once(web, Limits(give_up_s=0.5)), CONFIG, failing()
+    )
     assert spent.fetched[0].attempts == 1, "nothing is left for a second try"
 
 
@@ -325,7 +369,9 @@ async def _once(web: Live, limits: Limits) -> None:
 
 
 @pytest.mark.parametrize("habit", ["/hang", "/hang-in-head", "/hang-in-body", "/drip-body"])
-def test_a_url_that_takes_too_long_ends_as_timeout_whatever_came(tmp_path: Path, habit: str) -> None:
+def test_a_url_that_takes_too_long_ends_as_timeout_whatever_came(
+    tmp_path: Path, habit: str
+) -> None:
     async def script(web: Live) -> None:
         web.submit(server.url(habit), limits=Limits(give_up_s=0.4))
         assert await web.all() == ["timeout"]
@@ -367,7 +413,10 @@ def test_a_job_has_limits_of_its_own(tmp_path: Path) -> None:
 
     with HostileWeb() as server:
         found = live(tmp_path, script, replace(CONFIG, max_body_bytes=9))
-    got = [(one.outcome.value, len(one.body), one.truncated) for _, one in sorted(found.fetched.items())]
+    got = [
+        (one.outcome.value, len(one.body), one.truncated)
+        for _, one in sorted(found.fetched.items())
+    ]
     assert got == [
         ("ok", 9, "length"),
         ("ok", 4, "length"),

@@ -53,7 +53,9 @@ def test_the_deadline_starts_nothing_new_and_lets_what_runs_end(tmp_path):
 
 def test_a_deadline_in_the_past_fetches_nothing(tmp_path):
     carrier = FakeCarrier(lambda *_: answer())
-    found = run_virtual(tmp_path, ["http://a.test/"] * 3, replace(CONFIG, host_delay_s=5.0), carrier, limit_s=-1.0)
+    found = run_virtual(
+        tmp_path, ["http://a.test/"] * 3, replace(CONFIG, host_delay_s=5.0), carrier, limit_s=-1.0
+    )
     assert len(carrier.sent) <= 1
     assert found.left >= 2
 
@@ -106,7 +108,9 @@ def test_a_resolver_that_is_down_is_asked_again(tmp_path):
             raise NoAddressError("try again", temporary=True)
         return ["127.0.0.1"]
 
-    found = run_virtual(tmp_path, ["http://a.test/"], CONFIG, FakeCarrier(lambda *_: answer()), resolver=resolver)
+    found = run_virtual(
+        tmp_path, ["http://a.test/"], CONFIG, FakeCarrier(lambda *_: answer()), resolver=resolver
+    )
     assert (found.outcomes(), len(asked)) == (["ok"], 2)
 
 
@@ -130,7 +134,9 @@ def test_another_address_is_tried_where_one_does_not_answer(tmp_path):
         return answer(0, code=7) if bad else answer()
 
     carrier = FakeCarrier(respond)
-    found = run_virtual(tmp_path, ["http://a.test/"], CONFIG, carrier, resolver=lambda _: ["127.0.0.9", "127.0.0.1"])
+    found = run_virtual(
+        tmp_path, ["http://a.test/"], CONFIG, carrier, resolver=lambda _: ["127.0.0.9", "127.0.0.1"]
+    )
     assert [sent.address for sent in carrier.sent] == ["127.0.0.9", "127.0.0.1"]
     assert found.outcomes() == ["ok"]
 
@@ -139,7 +145,12 @@ def test_another_address_is_tried_where_one_does_not_answer(tmp_path):
 def test_inner_addresses_are_refused_before_a_socket_opens(tmp_path, robots):
     config = replace(CONFIG, allow_networks=(), robots=robots)
     with HostileWeb() as web:
-        urls = [web.url(), web.url("/ok", host="evil.test"), f"http://[::1]:{web.port}/", "http://169.254.169.254/"]
+        urls = [
+            web.url(),
+            web.url("/ok", host="evil.test"),
+            f"http://[::1]:{web.port}/",
+            "http://169.254.169.254/",
+        ]
         found = run(tmp_path, urls, config)
         assert web.connections == 0
     assert found.outcomes() == ["address_refused"] * 4
@@ -148,7 +159,9 @@ def test_inner_addresses_are_refused_before_a_socket_opens(tmp_path, robots):
 
 def test_of_mixed_addresses_only_allowed_ones_are_used(tmp_path):
     carrier = FakeCarrier(lambda *_: answer())
-    run_virtual(tmp_path, ["http://a.test/"], CONFIG, carrier, resolver=lambda _: ["10.0.0.1", "127.0.0.3"])
+    run_virtual(
+        tmp_path, ["http://a.test/"], CONFIG, carrier, resolver=lambda _: ["10.0.0.1", "127.0.0.3"]
+    )
     assert [sent.address for sent in carrier.sent] == ["127.0.0.3"]
 
 

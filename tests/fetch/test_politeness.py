@@ -30,7 +30,10 @@ def of_hosts(carrier: FakeCarrier) -> dict[str, list]:
 
 def gaps(sent: list) -> list[float]:
     """End of a request to the start of the next."""
-    return [after.start - before.end for before, after in pairwise(sorted(sent, key=lambda item: item.start))]
+    return [
+        after.start - before.end
+        for before, after in pairwise(sorted(sent, key=lambda item: item.start))
+    ]
 
 
 def test_the_delay_runs_from_end_to_start_robots_and_failed_tries_included(tmp_path):
@@ -42,7 +45,9 @@ def test_the_delay_runs_from_end_to_start_robots_and_failed_tries_included(tmp_p
         return answer()
 
     paths = ["1", "bad", "2", "broken", "3"]
-    urls = [f"http://{host}.test:{port}/{path}" for path in paths for host in "abc" for port in (80, 81)]
+    urls = [
+        f"http://{host}.test:{port}/{path}" for path in paths for host in "abc" for port in (80, 81)
+    ]
     carrier = FakeCarrier(respond, takes_s=lambda url: 0.7)
     found = run_virtual(tmp_path, urls, POLITE, carrier)
     assert len(found.fetched) == len(urls)
@@ -65,7 +70,11 @@ def test_an_ip_is_asked_start_to_start_over_all_its_hosts(tmp_path):
 def test_robots_of_many_hosts_of_one_domain_have_a_rate(tmp_path):
     """Those of other domains, and of a domain's first hosts, have none."""
     farm = [f"http://x{number}.farm.example/" for number in range(50)]
-    sites = [f"http://{name}.site{number}.example/" for number in range(10) for name in ("www", "m", "img")]
+    sites = [
+        f"http://{name}.site{number}.example/"
+        for number in range(10)
+        for name in ("www", "m", "img")
+    ]
     carrier = FakeCarrier(lambda *_: answer())
     config = replace(POLITE, ip_delay_s=0.0)
     found = run_virtual(tmp_path, [*farm, *sites], config, carrier)
@@ -85,9 +94,14 @@ def test_the_rate_is_kept_among_processes_and_without_a_delay_there_is_none(tmp_
     starts = [sent.start for sent in carrier.sent if sent.url.endswith("robots.txt")]
     assert max(starts) - min(starts) < 1.0
     with Turns(tmp_path / "shared", longest_s=9, delay_s=1, clock=lambda: 100.0) as turns:
-        first, second = ((RobotsPace(hosts_of(tmp_path, 100.0), turns), Host("x.farm.example", 1.0)) for _ in "12")
+        first, second = (
+            (RobotsPace(hosts_of(tmp_path, 100.0), turns), Host("x.farm.example", 1.0))
+            for _ in "12"
+        )
         for pace, _ in (first, second):
-            assert not any(pace.wait_s(Host(f"x{number}.farm.example", 1.0)) for number in range(FREE_HOSTS))
+            assert not any(
+                pace.wait_s(Host(f"x{number}.farm.example", 1.0)) for number in range(FREE_HOSTS)
+            )
         assert first[0].wait_s(first[1]) == 0.0
         assert second[0].wait_s(second[1]) == 1.0
 
@@ -147,7 +161,9 @@ def test_delays_hold_over_iterations(tmp_path):
     with HostStore(tmp_path, wall=lambda: 1000.0) as store:
         store.begin()
     run_virtual(tmp_path, ["http://a.test/1"], POLITE, carriers[0])
-    run_virtual(tmp_path, ["http://a.test/2"], replace(POLITE, host_delay_s=20.0), carriers[1], start=1002.0)
+    run_virtual(
+        tmp_path, ["http://a.test/2"], replace(POLITE, host_delay_s=20.0), carriers[1], start=1002.0
+    )
     assert carriers[1].sent[0].start >= carriers[0].sent[-1].end + 20.0 - 0.01
 
 
@@ -182,7 +198,9 @@ def test_no_other_process_asks_a_host_while_a_transfer_may_last(tmp_path):
     assert min(waits) > 0
 
 
-@pytest.mark.parametrize("config", [POLITE, replace(POLITE, host_delay_s=0.0, adaptive_delay_factor=1.0)])
+@pytest.mark.parametrize(
+    "config", [POLITE, replace(POLITE, host_delay_s=0.0, adaptive_delay_factor=1.0)]
+)
 def test_the_turn_of_a_host_is_kept_among_processes(tmp_path, config):
     with Turns(tmp_path / "turns", longest_s=60.0, delay_s=1.0, clock=lambda: 1000.0) as other:
         other.reserve("host a.test", 40.0)
@@ -229,19 +247,26 @@ def test_the_first_entry_that_matches_a_host_counts(host, limits):
 
 def test_hosts_have_delays_and_connections_of_their_own(tmp_path):
     carrier = FakeCarrier(lambda *_: answer(), takes_s=lambda url: 1.0)
-    urls = [f"http://{host}.test/{page}" for page in range(12) for host in ("slow", "fast1", "other")]
+    urls = [
+        f"http://{host}.test/{page}" for page in range(12) for host in ("slow", "fast1", "other")
+    ]
     run_virtual(tmp_path, urls, replace(POLITE, hosts=OVERRIDES, ip_delay_s=0.0), carrier)
     hosts = of_hosts(carrier)
     assert min(gaps(hosts["slow.test"])) == pytest.approx(6.0, abs=0.1)
     assert min(gaps(hosts["other.test"])) == pytest.approx(1.0, abs=0.1)
     fast = hosts["fast1.test"]
-    assert max(sum(other.start <= sent.start < other.end - 0.01 for other in fast) for sent in fast) == 3
+    assert (
+        max(sum(other.start <= sent.start < other.end - 0.01 for other in fast) for sent in fast)
+        == 3
+    )
 
 
 def test_a_sites_own_wish_makes_every_delay_longer(tmp_path):
     """A Crawl-delay counts for hosts with an entry too, and then there is one connection."""
     carrier = FakeCarrier(lambda *_: answer(body=b"user-agent: *\ncrawl-delay: 4"))
-    urls = [f"http://{host}.test/{page}" for page in range(4) for host in ("slow", "fast1", "other")]
+    urls = [
+        f"http://{host}.test/{page}" for page in range(4) for host in ("slow", "fast1", "other")
+    ]
     run_virtual(tmp_path, urls, replace(POLITE, hosts=OVERRIDES), carrier)
     least = {host: min(gaps(sent)) for host, sent in of_hosts(carrier).items()}
     assert least == {"slow.test": pytest.approx(6, abs=0.2)} | dict.fromkeys(
@@ -265,7 +290,9 @@ def test_a_host_rests_a_multiple_of_the_time_of_its_last_answer(tmp_path):
     takes = {"robots.txt": 2.0, "quick": 0.01, "slow": 3.0, "hangs": 60.0, "last": 4.0, "late": 0.1}
     carrier = FakeCarrier(
         lambda url, _: (
-            answer(0, code=28, duration_s=60.0) if "hangs" in url else answer(duration_s=takes[url.split("/")[3]])
+            answer(0, code=28, duration_s=60.0)
+            if "hangs" in url
+            else answer(duration_s=takes[url.split("/")[3]])
         ),
         takes_s=lambda url: takes[url.split("/")[3]],
     )
@@ -273,7 +300,9 @@ def test_a_host_rests_a_multiple_of_the_time_of_its_last_answer(tmp_path):
     urls = [f"http://a.test/{page}" for page in ("quick", "slow", "hangs", "last")]
     run_virtual(tmp_path, urls, config, carrier)
     ended = carrier.sent[-1].end
-    assert gaps(carrier.sent) == [pytest.approx(expected, abs=0.1) for expected in (10.0, 1.0, 15.0, 30.0, 30.0)]
+    assert gaps(carrier.sent) == [
+        pytest.approx(expected, abs=0.1) for expected in (10.0, 1.0, 15.0, 30.0, 30.0)
+    ]
     carrier.closed = False
     (tmp_path / "turns").unlink()
     run_virtual(tmp_path, ["http://a.test/late"], config, carrier, start=ended + 2.0)
@@ -289,7 +318,9 @@ def test_any_mixture_of_hosts_and_failures_stays_polite(tmp_path_factory, data):
         f"http://h{data.draw(st.integers(0, 5))}.test{data.draw(st.sampled_from(['', ':81']))}/{page}"
         for page in range(number)
     ]
-    status = data.draw(st.lists(st.sampled_from([200, 200, 200, 301, 404, 500, 503]), min_size=7, max_size=7))
+    status = data.draw(
+        st.lists(st.sampled_from([200, 200, 200, 301, 404, 500, 503]), min_size=7, max_size=7)
+    )
     takes = data.draw(st.lists(st.floats(0.01, 3.0), min_size=5, max_size=5))
 
     def takes_s(url: str) -> float:
@@ -317,7 +348,10 @@ def test_the_servers_own_log_shows_the_delay(tmp_path):
     with HostileWeb(robots=b"") as web:
         run(
             tmp_path,
-            [web.url(path) for path in ("/ok", "/stale", "/flaky/500/1", "/close", "/chunked", "/short")],
+            [
+                web.url(path)
+                for path in ("/ok", "/stale", "/flaky/500/1", "/close", "/chunked", "/short")
+            ],
             config,
         )
         log = sorted(web.requests, key=lambda seen: seen.start)
@@ -327,7 +361,9 @@ def test_the_servers_own_log_shows_the_delay(tmp_path):
 
 def test_the_servers_own_log_shows_the_delay_of_a_host_and_that_of_slow_answers(tmp_path):
     config = replace(CONFIG, robots="obey", adaptive_delay_factor=2.0)
-    config = replace(config, host_delay_s=5.0, hosts=(HostConfig("domain", "127.0.0.1", delay_s=0.05),))
+    config = replace(
+        config, host_delay_s=5.0, hosts=(HostConfig("domain", "127.0.0.1", delay_s=0.05),)
+    )
     with HostileWeb(robots=b"") as web:
         web.on("/slow", lambda talk: talk.web.closing.wait(0.1) or talk.reply(body=b"slow"))
         run(tmp_path, [web.url(path) for path in ("/ok", "/slow", "/ok?1")], config)
@@ -367,7 +403,10 @@ def test_failures_of_a_url_do_not_give_its_host_up(tmp_path):
 
 def test_a_retry_lets_the_others_go_on(tmp_path):
     carrier = FakeCarrier(
-        lambda url, tries: answer(500 if "bad" in url and tries == 1 else 200), takes_s=lambda _: 0.01
+        lambda url, tries: answer(500 if "bad" in url and tries == 1 else 200),
+        takes_s=lambda _: 0.01,
     )
-    found = run_virtual(tmp_path, [f"http://a.test/{page}" for page in ("bad", "1", "2")], CONFIG, carrier)
+    found = run_virtual(
+        tmp_path, [f"http://a.test/{page}" for page in ("bad", "1", "2")], CONFIG, carrier
+    )
     assert [fetched.url[-1] for fetched in found.fetched] == ["1", "2", "d"]

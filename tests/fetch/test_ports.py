@@ -40,7 +40,10 @@ def test_a_redirect_of_robots_txt_is_not_followed_there(tmp_path: Path, seed: in
 
     def respond(url: str, _: int):
         place = int(url.rpartition("?")[2]) if "?" in url else 0
-        return answer(302, b"Location: %s\r\n" % (last if place == hops else f"/robots.txt?{place + 1}").encode())
+        return answer(
+            302,
+            b"Location: %s\r\n" % (last if place == hops else f"/robots.txt?{place + 1}").encode(),
+        )
 
     carrier = FakeCarrier(respond)
     found = run_virtual(tmp_path, ["http://a.test/x"], replace(CONFIG, robots="obey"), carrier)

@@ -33,7 +33,8 @@ HEADS = {
     "newlines": LENGTH.replace(b"\r\n", b"\n"),
     "two equal lengths": LENGTH.replace(b"\r\n\r\n", b"\r\nContent-Length: 11, 11\r\n\r\n"),
     "http 1.0": b"HTTP/1.0 200 OK\r\nContent-Type: text/html\r\n\r\n" + OK_BODY,
-    "interim": b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + LENGTH,
+    "interim": b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
+    + LENGTH,
     "lower case": LENGTH.replace(b"HTTP", b"http"),
     "no type": b"HTTP/1.1 200 OK\r\n\r\n" + OK_BODY,
 }
@@ -67,13 +68,22 @@ def test_what_comes_before_the_status_line_is_skipped_and_kept(tmp_path, web, he
     for path, data in answers.items():
         web.on(path, partial(_answer, data))
     found = run(tmp_path, [web.url(path) for path in answers])
-    assert len(web.requests) == len(answers), "a second request would be one more in the host's turn"
+    assert len(web.requests) == len(answers), (
+        "a second request would be one more in the host's turn"
+    )
     for path, data in answers.items():
         fetched = found[web.url(path)]
-        assert (fetched.outcome, fetched.status, fetched.body, fetched.truncated) == (Outcome.OK, 200, OK_BODY, None)
+        assert (fetched.outcome, fetched.status, fetched.body, fetched.truncated) == (
+            Outcome.OK,
+            200,
+            OK_BODY,
+            None,
+        )
         assert parse_head(fetched.head).status == 200
         assert fetched.head in data
-        assert data.startswith(fetched.head) or head == "interim", "the record holds what the server sent"
+        assert data.startswith(fetched.head) or head == "interim", (
+            "the record holds what the server sent"
+        )
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 40])
@@ -102,13 +112,24 @@ def test_a_status_line_in_pieces_is_read(tmp_path, web):
 ])  # fmt: skip
 def test_an_answer_without_a_status_line_is_refused_at_once(tmp_path, web, data):
     fetched = fetched_of(tmp_path, web, data, hangs=True)
-    assert (fetched.outcome, fetched.error, fetched.head, fetched.body) == (Outcome.PROTOCOL_ERROR, NO_STATUS, b"", b"")
+    assert (fetched.outcome, fetched.error, fetched.head, fetched.body) == (
+        Outcome.PROTOCOL_ERROR,
+        NO_STATUS,
+        b"",
+        b"",
+    )
     assert fetched.duration_ms < 10_000
 
 
 @pytest.mark.parametrize(
     "data",
-    [b"\r\n", b"\xef\xbb", b"\r\nHT", b"\r\nHTTP/1.1 200 OK\r\nContent-Type: text/html\r\n", b"\r\n" * 9],
+    [
+        b"\r\n",
+        b"\xef\xbb",
+        b"\r\nHT",
+        b"\r\nHTTP/1.1 200 OK\r\nContent-Type: text/html\r\n",
+        b"\r\n" * 9,
+    ],
 )
 def test_a_head_without_an_end_is_refused(tmp_path, web, data):
     fetched = fetched_of(tmp_path, web, data)
@@ -123,12 +144,17 @@ def test_a_head_without_an_end_is_refused(tmp_path, web, data):
 ])  # fmt: skip
 def test_a_raw_head_over_the_limit_is_refused(tmp_path, web, data):
     fetched = fetched_of(tmp_path, web, data, hangs=True)
-    assert (fetched.outcome, fetched.error) == (Outcome.PROTOCOL_ERROR, "the headers pass fetch.max_header_bytes")
+    assert (fetched.outcome, fetched.error) == (
+        Outcome.PROTOCOL_ERROR,
+        "the headers pass fetch.max_header_bytes",
+    )
 
 
 @pytest.mark.parametrize("lengths", [b"4, 5", b"-4", b"x", b"4\r\nContent-Length: 5", b"9" * 30])
 def test_lengths_that_differ_are_an_error_as_libcurl_has_it(tmp_path, web, lengths):
-    fetched = fetched_of(tmp_path, web, b"\r\nHTTP/1.1 200 OK\r\nContent-Length: %b\r\n\r\nfour" % lengths)
+    fetched = fetched_of(
+        tmp_path, web, b"\r\nHTTP/1.1 200 OK\r\nContent-Length: %b\r\n\r\nfour" % lengths
+    )
     assert fetched.outcome is Outcome.PROTOCOL_ERROR
     assert "Content-Length" in fetched.error
 
@@ -174,19 +200,25 @@ def test_a_body_that_breaks_off_is_marked(tmp_path, web, framing):
 @pytest.mark.parametrize("framing", [*FRAMINGS, "close"])
 def test_a_raw_body_over_the_limit_is_cut(tmp_path, web, framing):
     config = replace(CONFIG, max_body_bytes=1000)
-    fetched = fetched_of(tmp_path, web, b"\nHTTP/1.1 200 OK\r\n" + framed(framing, TEXT), config, hangs=True)
+    fetched = fetched_of(
+        tmp_path, web, b"\nHTTP/1.1 200 OK\r\n" + framed(framing, TEXT), config, hangs=True
+    )
     assert (fetched.outcome, fetched.truncated, len(fetched.body)) == (Outcome.OK, "length", 1000)
 
 
 def test_a_raw_body_that_hangs_is_cut_by_time(tmp_path, web):
     config = replace(CONFIG, time_limit_s=0.3)
-    fetched = fetched_of(tmp_path, web, b"\nHTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nfour", config, hangs=True)
+    fetched = fetched_of(
+        tmp_path, web, b"\nHTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nfour", config, hangs=True
+    )
     assert (fetched.outcome, fetched.truncated, fetched.body) == (Outcome.OK, "time", b"four")
 
 
 @pytest.mark.parametrize("status", ["204 No Content", "304 Not Modified"])
 def test_an_answer_without_a_body_ends_with_its_head(tmp_path, web, status):
-    fetched = fetched_of(tmp_path, web, b"\r\nHTTP/1.1 %b\r\nContent-Length: 5\r\n\r\n" % status.encode(), hangs=True)
+    fetched = fetched_of(
+        tmp_path, web, b"\r\nHTTP/1.1 %b\r\nContent-Length: 5\r\n\r\n" % status.encode(), hangs=True
+    )
     assert (fetched.status, fetched.body, fetched.truncated) == (int(status[:3]), b"", None)
     assert fetched.duration_ms < 10_000
 
@@ -199,7 +231,9 @@ def test_refused_types_redirects_and_errors_are_as_usual(tmp_path, web):
     }
     for path, data in heads.items():
         web.on(path, partial(_answer, data))
-    found = run(tmp_path, [web.url(path) for path in heads], replace(CONFIG, mime_types=("text/*",)))
+    found = run(
+        tmp_path, [web.url(path) for path in heads], replace(CONFIG, mime_types=("text/*",))
+    )
     outcomes = [found[web.url(path)].outcome for path in heads]
     assert outcomes == [Outcome.MIME_REFUSED, Outcome.REDIRECT, Outcome.GONE]
 
@@ -211,7 +245,9 @@ def _answer(data, talk):
 
 def test_robots_txt_is_read_and_followed_with_such_heads(tmp_path, web):
     rules = b"User-agent: *\nDisallow: /denied\n"
-    web.on("/robots.txt", partial(_answer, b"\r\nHTTP/1.1 301 Moved\r\nLocation: /rules.txt\r\n\r\n"))
+    web.on(
+        "/robots.txt", partial(_answer, b"\r\nHTTP/1.1 301 Moved\r\nLocation: /rules.txt\r\n\r\n")
+    )
     web.on("/rules.txt", partial(_answer, b"\xef\xbb\xbfHTTP/1.0 200 OK\r\n\r\n" + rules))
     found = run(tmp_path, [web.url("/denied"), web.url("/ok")], OBEY)
     assert found[web.url("/denied")].outcome is Outcome.ROBOTS_DENIED
@@ -238,7 +274,10 @@ def test_a_connection_ends_with_such_an_answer_and_such_an_answer_needs_a_new_on
 def test_a_kept_connection_without_a_status_line_ends_as_a_new_one_does(tmp_path, web):
     web.on("/bad", partial(_answer, b"<p>no head"))
     found = run(tmp_path, [web.url("/bad"), web.url("/ok")])
-    assert (found[web.url("/bad")].outcome, found[web.url("/bad")].error) == (Outcome.PROTOCOL_ERROR, NO_STATUS)
+    assert (found[web.url("/bad")].outcome, found[web.url("/bad")].error) == (
+        Outcome.PROTOCOL_ERROR,
+        NO_STATUS,
+    )
 
 
 @pytest.mark.parametrize("before", ["empty line", "many lines", "mark and line"])
@@ -250,7 +289,11 @@ def test_its_record_is_read_by_warcio(tmp_path, web, before):
         records[record.rec_type] = record.content_stream().read()
     assert records["response"] == BEFORE[before] + LENGTH
     assert f"krake-head-bytes: {len(fetched.head)}".encode() in records["metadata"]
-    assert [record.rec_type for record in ArchiveIterator(BytesIO(group.data))] == ["request", "response", "metadata"]
+    assert [record.rec_type for record in ArchiveIterator(BytesIO(group.data))] == [
+        "request",
+        "response",
+        "metadata",
+    ]
 
 
 def test_chunks_in_pieces_end_where_decoding_ends():
@@ -276,4 +319,7 @@ def test_endless_interim_answers_are_a_head_over_the_limit(tmp_path, web):
 
     web.on("/page", flood)
     fetched = run(tmp_path, [web.url("/page")])[web.url("/page")]
-    assert (fetched.outcome, fetched.error) == (Outcome.PROTOCOL_ERROR, "the headers pass fetch.max_header_bytes")
+    assert (fetched.outcome, fetched.error) == (
+        Outcome.PROTOCOL_ERROR,
+        "the headers pass fetch.max_header_bytes",
+    )

@@ -46,12 +46,16 @@ def edge() -> Iterator[Edge]:
         for address in REFUSED:
             family = socket.AF_INET6 if ":" in address else socket.AF_INET
             try:
-                listeners.append(stack.enter_context(socket.create_server((address, web.port), family=family)))
+                listeners.append(
+                    stack.enter_context(socket.create_server((address, web.port), family=family))
+                )
             except OSError:  # the machine has no such address, or somebody else has the port there
                 assert address == "::1"
         yield Edge(web, [listener.getsockname()[0] for listener in listeners])
         for listener in listeners:
-            listener.setblocking(False)  # the kernel takes connections in before anybody accepts them
+            listener.setblocking(
+                False
+            )  # the kernel takes connections in before anybody accepts them
             with pytest.raises(BlockingIOError):
                 listener.accept()
 
@@ -62,8 +66,16 @@ def spellings(address: str, draw: random.Random) -> str:
         return f"[{draw.choice([address, '0:0:0:0:0:0:0:1', '::0001'])}]"
     a, b, c, d = map(int, address.split("."))
     number = (a << 24) | (b << 16) | (c << 8) | d
-    forms = [address, f"{number}", f"{number:#x}", f"{a}.{(b << 16) | (c << 8) | d}", f"0{a:o}.{b:#x}.{c}.{d}"]
-    return draw.choice([*forms, f"{address}.", f"[::ffff:{address}]", f"[64:ff9b::{a:02x}{b:02x}:{c:02x}{d:02x}]"])
+    forms = [
+        address,
+        f"{number}",
+        f"{number:#x}",
+        f"{a}.{(b << 16) | (c << 8) | d}",
+        f"0{a:o}.{b:#x}.{c}.{d}",
+    ]
+    return draw.choice(
+        [*forms, f"{address}.", f"[::ffff:{address}]", f"[64:ff9b::{a:02x}{b:02x}:{c:02x}{d:02x}]"]
+    )
 
 
 def answers(address: str, draw: random.Random) -> list[str]:
@@ -77,7 +89,10 @@ def test_pages(tmp_path: Path, edge: Edge, seed: int) -> None:
     """Addresses in every spelling, and names for them; of a name with an allowed address only that one is asked."""
     draw = random.Random(seed)
     named = {f"n{number}.test": answers(draw.choice(edge.refused), draw) for number in range(5)}
-    mixed = {f"m{number}.test": [draw.choice(edge.refused), ALLOWED, CLOSED][number % 2 :] for number in range(4)}
+    mixed = {
+        f"m{number}.test": [draw.choice(edge.refused), ALLOWED, CLOSED][number % 2 :]
+        for number in range(4)
+    }
     urls = [edge.web.url(host=spellings(draw.choice(edge.refused), draw)) for _ in range(8)]
     bad = list(dict.fromkeys(canonicalize(url) for url in urls))
     bad += [edge.web.url(host=name) for name in named]
@@ -94,9 +109,13 @@ def test_redirects_of_robots_txt(tmp_path: Path, edge: Edge, seed: int) -> None:
     draw = random.Random(seed)
     target = draw.choice([spellings(draw.choice(edge.refused), draw), "inner.test"])
     location = edge.web.url("/robots.txt", host=target).encode()
-    edge.web.on("/robots.txt", lambda talk: talk.reply("301 Moved", b"Location: %s\r\n" % location, b""))
+    edge.web.on(
+        "/robots.txt", lambda talk: talk.reply("301 Moved", b"Location: %s\r\n" % location, b"")
+    )
     inner = answers(draw.choice(edge.refused), draw)
-    seams = Seams(resolver=partial(AtOnce, lambda host: inner if host == "inner.test" else [ALLOWED]))
+    seams = Seams(
+        resolver=partial(AtOnce, lambda host: inner if host == "inner.test" else [ALLOWED])
+    )
     found = run(tmp_path, [edge.web.url(host="a.test")], replace(ONLY, robots="obey"), seams=seams)
     assert found.robots[-1].outcome is Outcome.ADDRESS_REFUSED
     assert found.fetched[0].outcome is not Outcome.OK
@@ -114,7 +133,9 @@ def test_rebinding(tmp_path: Path, edge: Edge, seed: int, fresh: bool) -> None:
         asked.append(host)
         if len(asked) <= first:
             return [ALLOWED]
-        return draw.choice([answers(draw.choice(edge.refused), draw), [draw.choice(edge.refused), ALLOWED]])
+        return draw.choice(
+            [answers(draw.choice(edge.refused), draw), [draw.choice(edge.refused), ALLOWED]]
+        )
 
     path = "/ok?%d" if not fresh else "/http10?%d"
     urls = [edge.web.url(path % number, host="a.test") for number in range(4)]
@@ -134,12 +155,19 @@ def test_the_transport_itself(edge: Edge, address: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_past_a_proxy(tmp_path: Path, edge: Edge, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_past_a_proxy(
+    tmp_path: Path, edge: Edge, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A proxy is not asked for a refused address, and gets all the rest, whatever the environment says."""
     draw = random.Random(seed)
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.setenv(name, draw.choice(["*", "127.0.0.0/8,::1", ".test"]))
-    bad = list(dict.fromkeys(canonicalize(edge.web.url(host=spellings(draw.choice(edge.refused), draw))) for _ in "xx"))
+    bad = list(
+        dict.fromkeys(
+            canonicalize(edge.web.url(host=spellings(draw.choice(edge.refused), draw)))
+            for _ in "xx"
+        )
+    )
     good = [edge.web.url(host="a.test"), edge.web.url("/b", host=ALLOWED)]
     with HostileWeb(CLOSED) as proxy:
         for url in good:

@@ -46,7 +46,9 @@ STATUS_VERDICTS = [
 @pytest.mark.parametrize(("status", "body", "outcome"), STATUS_VERDICTS)
 def test_what_a_status_means(tmp_path, status, body, outcome):
     """RFC 9309, 2.3.1."""
-    carrier = FakeCarrier(lambda url, _: answer(status, body=body) if url.endswith("/robots.txt") else answer())
+    carrier = FakeCarrier(
+        lambda url, _: answer(status, body=body) if url.endswith("/robots.txt") else answer()
+    )
     found = run_virtual(tmp_path, ["http://a.test/x"], OBEY, carrier)
     assert found.outcomes() == [outcome.value]
 
@@ -66,7 +68,11 @@ def denied(body, headers=b""):
     fetched, _ = answer(headers=headers, body=body[:LIMIT])
     fetched = replace(fetched, truncated="length" if len(body) > LIMIT else None)
     rules = rules_of_row(row_of("http://a.test", fetched, 0, 0.0, OBEY), "krake")
-    return [path for path in ("x", "secret/x", "private/folder/x") if not rules.allows(f"http://a.test/{path}")]
+    return [
+        path
+        for path in ("x", "secret/x", "private/folder/x")
+        if not rules.allows(f"http://a.test/{path}")
+    ]
 
 
 SECRET, ALL, NOTHING = ["secret/x"], ["secret/x", "private/folder/x"], []
@@ -92,12 +98,18 @@ def test_a_last_line_without_an_end_counts_where_nothing_was_cut():
 def test_a_line_that_damage_or_the_limit_of_the_content_cuts_is_dropped(name):
     code = {"gzip": gzip.compress, "deflate": zlib.compress}[name]
     headers = b"Content-Encoding: %b\r\n" % name.encode()
-    text = b"User-agent: *\nDisallow: /secret/\n" + b"".join(b"Allow: /%d\n" % n for n in range(9999)) + RULE[:-10]
+    text = (
+        b"User-agent: *\nDisallow: /secret/\n"
+        + b"".join(b"Allow: /%d\n" % n for n in range(9999))
+        + RULE[:-10]
+    )
     long = long_robots(RULE, 11)
     assert denied(code(text)[:-30], headers) == SECRET
     assert denied(code(long), headers) == SECRET
     stored = zlib.compressobj(0, wbits=31 if name == "gzip" else 15)
-    body = stored.compress(b"User-agent: *\nDisallow: /secret/\nDisallow: /private/") + stored.flush()
+    body = (
+        stored.compress(b"User-agent: *\nDisallow: /secret/\nDisallow: /private/") + stored.flush()
+    )
     for kept in range(60, len(body) - 8):
         assert denied(body[:kept], headers) in (NOTHING, SECRET)
 
@@ -120,7 +132,11 @@ def test_utf_16_is_known_by_its_mark(codec):
     assert denied(text.encode(codec)) == ALL
     long = text[:-8] + "\r\n#" + "x" * LIMIT
     assert denied(long.encode(codec)) == ["x", *ALL]
-    chinese = "\ufeffUser-agent: *\nDisallow: /secret/\n#" + "\u65e5" * (LIMIT // 2 - 99) + "\nDisallow: /private/"
+    chinese = (
+        "\ufeffUser-agent: *\nDisallow: /secret/\n#"
+        + "\u65e5" * (LIMIT // 2 - 99)
+        + "\nDisallow: /private/"
+    )
     assert denied(chinese.encode(codec)) == SECRET
 
 
@@ -157,7 +173,9 @@ def test_a_name_without_address_and_an_inner_address_are_told_as_such(tmp_path):
         raise NoAddressError("no such name")
 
     carrier = FakeCarrier(lambda *_: answer())
-    found = run_virtual(tmp_path, ["http://none.test/", "http://inner.test/"], OBEY, carrier, resolver=resolver)
+    found = run_virtual(
+        tmp_path, ["http://none.test/", "http://inner.test/"], OBEY, carrier, resolver=resolver
+    )
     assert {fetched.url: fetched.outcome for fetched in found.fetched} == {
         "http://none.test/": Outcome.DNS_FAILED,
         "http://inner.test/": Outcome.ADDRESS_REFUSED,
@@ -191,14 +209,19 @@ def test_an_answer_that_forbids_all_is_asked_for_again_after_ten_minutes(tmp_pat
     run_virtual(tmp_path, ["http://a.test/"], OBEY, carrier)
     with HostStore(tmp_path) as store:
         row = store.robots("http://a.test")
-    assert (row.verdict, row.expires - row.fetched) == ("robots_unreachable", pytest.approx(UNREACHABLE_TTL_S))
+    assert (row.verdict, row.expires - row.fetched) == (
+        "robots_unreachable",
+        pytest.approx(UNREACHABLE_TTL_S),
+    )
 
 
 @pytest.mark.parametrize(("verdict", "refusal"), [
     ("rules", None), ("allow", None), ("robots_unreachable", Outcome.ROBOTS_UNREACHABLE), ("timeout", Outcome.TIMEOUT),
 ])  # fmt: skip
 def test_rows_of_any_version_are_read(verdict, refusal):
-    rules = rules_of_row(RobotsRow("http://a.test", verdict, b"user-agent: *\ndisallow: /", "e", 1.0, 2.0), "krake")
+    rules = rules_of_row(
+        RobotsRow("http://a.test", verdict, b"user-agent: *\ndisallow: /", "e", 1.0, 2.0), "krake"
+    )
     assert (rules.refusal or (None,))[0] == refusal
     assert rules.allows("http://a.test/") is (verdict != "rules")
 
@@ -206,7 +229,9 @@ def test_rows_of_any_version_are_read(verdict, refusal):
 @pytest.mark.parametrize("verdict", ["", "ok", "unreachable", "of tomorrow"])
 def test_a_row_with_another_verdict_counts_as_unknown(tmp_path, verdict):
     with HostStore(tmp_path) as store:
-        store.save_robots(RobotsRow("http://a.test", verdict, b"", "", 1000.0, 1e9), HostRow("a.test", 0.0, 0.0))
+        store.save_robots(
+            RobotsRow("http://a.test", verdict, b"", "", 1000.0, 1e9), HostRow("a.test", 0.0, 0.0)
+        )
     carrier = FakeCarrier(lambda *_: answer())
     assert run_virtual(tmp_path, ["http://a.test/"], OBEY, carrier).outcomes() == ["ok"]
     assert [sent.url for sent in carrier.sent] == ["http://a.test/robots.txt", "http://a.test/"]
@@ -214,12 +239,16 @@ def test_a_row_with_another_verdict_counts_as_unknown(tmp_path, verdict):
 
 def test_the_memory_for_rules_is_bounded(tmp_path, monkeypatch):
     """Hosts whose rules were dropped are asked for pages only: the answers are in the store."""
-    body = b"user-agent: *\ndisallow: /no\n" + b"".join(b"disallow: /%d*x\n" % number for number in range(300))
+    body = b"user-agent: *\ndisallow: /no\n" + b"".join(
+        b"disallow: /%d*x\n" % number for number in range(300)
+    )
     size = Rules(body, "krake", 0).size_bytes
     assert 300 * 100 < size < MAX_RULES_BYTES
     monkeypatch.setattr("crawl_lib.fetch.robots.MAX_RULES_BYTES", 3 * size)
     made = []
-    monkeypatch.setattr("crawl_lib.fetch.robots.Rules", lambda *given: made.append(1) or Rules(*given))
+    monkeypatch.setattr(
+        "crawl_lib.fetch.robots.Rules", lambda *given: made.append(1) or Rules(*given)
+    )
     carrier = FakeCarrier(lambda *_: answer(body=body))
     urls = [f"http://h{host}.test/{page}" for page in ("1", "2", "no") for host in range(8)]
     found = run_virtual(tmp_path, urls, replace(OBEY, host_delay_s=1.0), carrier)
@@ -243,7 +272,8 @@ def redirecting(hops: int):
 
 
 @pytest.mark.parametrize(
-    ("hops", "outcome"), [(0, "robots_denied"), (1, "robots_denied"), (5, "robots_denied"), (6, "ok")]
+    ("hops", "outcome"),
+    [(0, "robots_denied"), (1, "robots_denied"), (5, "robots_denied"), (6, "ok")],
 )
 def test_five_redirects_are_followed_over_hosts(tmp_path, hops, outcome):
     """RFC 9309, 2.3.1.2: at least five; then it counts as unavailable. Each hop is recorded."""
@@ -255,10 +285,17 @@ def test_five_redirects_are_followed_over_hosts(tmp_path, hops, outcome):
 def test_two_hosts_whose_robots_lead_to_each_other_end(tmp_path):
     def respond(url: str, _: int):
         other = b"b" if "//a." in url else b"a"
-        return answer(302, b"Location: http://%s.test/robots.txt\r\n" % other) if "robots" in url else answer()
+        return (
+            answer(302, b"Location: http://%s.test/robots.txt\r\n" % other)
+            if "robots" in url
+            else answer()
+        )
 
     found = run_virtual(
-        tmp_path, ["http://a.test/", "http://b.test/"], replace(OBEY, host_delay_s=1.0), FakeCarrier(respond)
+        tmp_path,
+        ["http://a.test/", "http://b.test/"],
+        replace(OBEY, host_delay_s=1.0),
+        FakeCarrier(respond),
     )
     assert found.outcomes() == ["ok", "ok"]
 
@@ -277,7 +314,9 @@ def test_a_redirect_of_robots_to_octets_is_followed_as_they_are(tmp_path, locati
     """Read as latin-1, `/r\xc3\xa9gles.txt` led to a missing page, and what the rules forbid was fetched."""
     pages = {"http://a.test/robots.txt": answer(302, b"Location: " + location + b"\r\n")}
     pages[target] = answer(body=b"user-agent: *\ndisallow: /no")
-    carrier = FakeCarrier(lambda url, _: pages.get(url) or answer(404 if "o" in url.partition("test/")[2] else 200))
+    carrier = FakeCarrier(
+        lambda url, _: pages.get(url) or answer(404 if "o" in url.partition("test/")[2] else 200)
+    )
     found = run_virtual(tmp_path, ["http://a.test/no", "http://a.test/x"], OBEY, carrier)
     assert sorted(found.outcomes()) == ["ok", "robots_denied"]
     assert target in [sent.url for sent in carrier.sent]
@@ -286,7 +325,9 @@ def test_a_redirect_of_robots_to_octets_is_followed_as_they_are(tmp_path, locati
 @pytest.mark.parametrize("location", [b"ftp://a.test/robots.txt", b"http://[", b"mailto:x"])
 def test_a_redirect_to_nowhere_is_no_robots(tmp_path, location):
     carrier = FakeCarrier(
-        lambda url, _: answer(302, b"Location: " + location + b"\r\n") if "robots" in url else answer()
+        lambda url, _: (
+            answer(302, b"Location: " + location + b"\r\n") if "robots" in url else answer()
+        )
     )
     assert run_virtual(tmp_path, ["http://a.test/"], OBEY, carrier).outcomes() == ["ok"]
 
@@ -296,7 +337,11 @@ def test_one_robots_for_each_authority(tmp_path):
     carrier = FakeCarrier(lambda *_: answer())
     run_virtual(tmp_path, urls, OBEY, carrier)
     asked = [sent.url for sent in carrier.sent if sent.url.endswith("/robots.txt")]
-    assert sorted(asked) == ["http://a.test/robots.txt", "http://a.test:8080/robots.txt", "https://a.test/robots.txt"]
+    assert sorted(asked) == [
+        "http://a.test/robots.txt",
+        "http://a.test:8080/robots.txt",
+        "https://a.test/robots.txt",
+    ]
 
 
 def expire(directory):
@@ -309,7 +354,16 @@ def test_rules_that_expire_in_a_run_are_asked_for_again(tmp_path):
     carrier = FakeCarrier(lambda *_: answer())
     config = replace(OBEY, host_delay_s=50.0, robots_ttl_s=0.0)
     run_virtual(tmp_path, [f"http://a.test/{number}" for number in range(4)], config, carrier)
-    assert ["robots" in sent.url for sent in carrier.sent] == [True, False, True, False, True, False, True, False]
+    assert ["robots" in sent.url for sent in carrier.sent] == [
+        True,
+        False,
+        True,
+        False,
+        True,
+        False,
+        True,
+        False,
+    ]
 
 
 def test_answers_are_kept_until_they_expire(tmp_path):
@@ -336,7 +390,9 @@ def test_old_rules_stay_in_force_while_robots_cannot_be_reached(tmp_path):
     run_virtual(tmp_path, ["http://a.test/no"], config, first)
     expire(tmp_path)
     down = FakeCarrier(lambda url, _: answer(500) if "robots" in url else answer())
-    found = run_virtual(tmp_path, ["http://a.test/no", "http://a.test/yes"], config, down, start=2000.0)
+    found = run_virtual(
+        tmp_path, ["http://a.test/no", "http://a.test/yes"], config, down, start=2000.0
+    )
     assert sorted(found.outcomes()) == ["ok", "robots_denied"]
     assert sum("robots" in sent.url for sent in down.sent) == 3
 
@@ -366,7 +422,9 @@ def test_a_long_robots_is_cut(tmp_path):
 def test_a_gzipped_robots_is_read(tmp_path):
     body = gzip.compress(b"User-agent: *\nDisallow: /ok\n")
     with HostileWeb() as web:
-        web.on("/robots.txt", lambda talk: talk.reply(headers=b"Content-Encoding: gzip\r\n", body=body))
+        web.on(
+            "/robots.txt", lambda talk: talk.reply(headers=b"Content-Encoding: gzip\r\n", body=body)
+        )
         assert run(tmp_path, [web.url()], OBEY).outcomes() == ["robots_denied"]
 
 

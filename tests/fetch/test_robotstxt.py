@@ -12,7 +12,9 @@ from crawl_lib.fetch.robotstxt import MAX_WORK, Rules, comparable_path, deciding
 from crawl_lib.urls import canonicalize
 from tests.fetch.textproto import read_cases
 
-IMPLICIT = "RFC 9309, 2.2.2: /robots.txt itself is implicitly allowed; the data expects it to be matched"
+IMPLICIT = (
+    "RFC 9309, 2.2.2: /robots.txt itself is implicitly allowed; the data expects it to be matched"
+)
 DECODED = "RFC 9309, 2.2.2: escapes of unreserved characters are compared decoded; the data expects them as written"
 DIVERGENCES = {
     "correctness/non-ascii-paths:3:0": DECODED,
@@ -33,9 +35,15 @@ def test_conformance_data(testdata):
 
     URLs are asked for as the data has them, though a few are not canonical and could never come.
     """
-    cases = [case for path in sorted((testdata / "robots").rglob("*.textproto")) for case in read_cases(path)]
+    cases = [
+        case
+        for path in sorted((testdata / "robots").rglob("*.textproto"))
+        for case in read_cases(path)
+    ]
     assert (len(cases), sum(case.standard for case in cases)) == (400, 378)
-    wrong = {case.name for case in cases if allows(case.robots, case.url, case.agent) != case.allowed}
+    wrong = {
+        case.name for case in cases if allows(case.robots, case.url, case.agent) != case.allowed
+    }
     assert wrong == set(DIVERGENCES)
     assert len(DIVERGENCES) <= 5
 
@@ -60,7 +68,9 @@ NEUTRAL = ["nonsense", "unknown: x", "Crawl-delay: 5", "Sitemap: http://a.test/s
 def test_only_a_rule_ends_the_names_of_a_group(between):
     """RFC 9309, 2.2.4: other lines must not interfere with groups."""
     assert not allows(f"User-agent: krake\n{between}\nUser-agent: other\n{between}\nDisallow: /\n")
-    assert allows(f"User-agent: krake\n{between}\nDisallow:\n{between}\nUser-agent: other\nDisallow: /\n")
+    assert allows(
+        f"User-agent: krake\n{between}\nDisallow:\n{between}\nUser-agent: other\nDisallow: /\n"
+    )
     assert not allows(f"User-agent: krake\n{between}\nDisallow: /y\n{between}\nDisallow: /\n")
 
 
@@ -75,7 +85,16 @@ def test_rules_before_any_group_are_ignored():
     assert allows("disallow: /\nuser-agent: krake\ndisallow: /y")
 
 
-DISALLOW = ["disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw", "disallows", "Disallow "]
+DISALLOW = [
+    "disallow",
+    "dissallow",
+    "dissalow",
+    "disalow",
+    "diasllow",
+    "disallaw",
+    "disallows",
+    "Disallow ",
+]
 AGENT = ["user-agent", "useragent", "user agent", "User-Agent ", "user-agents"]
 
 
@@ -100,7 +119,9 @@ def test_what_a_line_is(line, read):
 @pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf", b"\xef\xbb", b"\xef"])
 def test_line_ends_and_byte_order_marks(end, mark):
-    text = end.join(["User-agent: other", "Disallow:", "User-agent: *", "Disallow: /a", "Allow: /a/b"]).encode()
+    text = end.join(
+        ["User-agent: other", "Disallow:", "User-agent: *", "Disallow: /a", "Allow: /a/b"]
+    ).encode()
     found = [allows(mark + text, f"http://a.test/{path}") for path in ("a", "a/b", "c")]
     assert found == [False, True, True]
     assert not allows(mark + f"User-agent: *{end}Disallow: /".encode())
@@ -126,7 +147,10 @@ def test_only_rfc_line_ends_end_a_line(other):
 ])  # fmt: skip
 def test_matching(rule, path, matches):
     """RFC 9309, 2.2.2 and 2.2.3, on canonical URLs: those that we ask for."""
-    assert allows(f"user-agent: *\ndisallow: {rule}", canonicalize(f"http://a.test{path}")) is not matches
+    assert (
+        allows(f"user-agent: *\ndisallow: {rule}", canonicalize(f"http://a.test{path}"))
+        is not matches
+    )
 
 
 def test_latin_1_is_matched_by_its_octets():
@@ -144,18 +168,25 @@ def octets(pattern: str) -> int:
 
 def matched(pattern: str, path: str) -> bool:
     ends = pattern.endswith("$")
-    text = "".join(".*" if char == "*" else re.escape(char) for char in (pattern[:-1] if ends else pattern))
+    text = "".join(
+        ".*" if char == "*" else re.escape(char) for char in (pattern[:-1] if ends else pattern)
+    )
     return re.match(text + (r"\Z" if ends else ""), path) is not None
 
 
-PATTERNS = st.builds(lambda text, end: "/" + text + end, st.text("ab/*", max_size=7), st.sampled_from(["", "", "$"]))
+PATTERNS = st.builds(
+    lambda text, end: "/" + text + end, st.text("ab/*", max_size=7), st.sampled_from(["", "", "$"])
+)
 
 
 @given(st.lists(st.tuples(PATTERNS, st.booleans()), max_size=8), st.text("ab/", max_size=8))
 def test_the_rule_with_the_most_octets_decides_and_allow_where_two_have_as_many(rules, rest):
     """RFC 9309, 2.2.2, said again in the plainest way."""
     path = "/" + rest
-    best = max(((octets(pattern), allow) for pattern, allow in rules if matched(pattern, path)), default=(0, True))
+    best = max(
+        ((octets(pattern), allow) for pattern, allow in rules if matched(pattern, path)),
+        default=(0, True),
+    )
     text = "".join(f"{'allow' if allow else 'disallow'}: {pattern}\n" for pattern, allow in rules)
     assert allows("user-agent: *\n" + text, "http://a.test" + path) is best[1]
 
@@ -276,7 +307,9 @@ def test_many_rules_with_stars_mean_what_few_mean(seed):
     few = Rules(b"user-agent: *\n" + lines.encode(), "krake", 0)
     few._wild_bytes = -(10**9)
     for _ in range(30):
-        url = canonicalize("http://a.test/" + "".join(draw.choices([word for word in words if word != "*"], k=6)))
+        url = canonicalize(
+            "http://a.test/" + "".join(draw.choices([word for word in words if word != "*"], k=6))
+        )
         assert many.rank(url) == few.rank(url) != 2
 
 
@@ -294,7 +327,9 @@ def test_random_bytes_are_read():
     words = b"user-agent|disallow|allow|:|*|$|%|%zz|\n|\r| |#|\xff|/".split(b"|")
     for _ in range(300):
         body = b"".join(draw.choice(words) for _ in range(draw.randrange(60)))
-        Rules(body, "krake", 0).allows("http://a.test/" + "".join(draw.choice("a*$%/?") for _ in range(9)))
+        Rules(body, "krake", 0).allows(
+            "http://a.test/" + "".join(draw.choice("a*$%/?") for _ in range(9))
+        )
 
 
 @given(st.text(max_size=20))

@@ -29,7 +29,9 @@ def ends(config, *requests):
         for url, address in requests:
             future = loop.create_future()
             job = Job(url, Site(authority_of(url)), None)
-            transport.start(job, address, lambda fetched, _, future=future: future.set_result(fetched))
+            transport.start(
+                job, address, lambda fetched, _, future=future: future.set_result(fetched)
+            )
             found.append(await asyncio.wait_for(future, 10))
         transport.close()
         assert not failures
@@ -39,14 +41,25 @@ def ends(config, *requests):
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/a/../b/./c?x=1&y=%20%C3%A4#", "/ok?", "//x//y", "/%zz%", "/{a}|b[]?'\"\\^`", "/a;b,c=@:!$&*()+~"]
+    "path",
+    [
+        "/",
+        "/a/../b/./c?x=1&y=%20%C3%A4#",
+        "/ok?",
+        "//x//y",
+        "/%zz%",
+        "/{a}|b[]?'\"\\^`",
+        "/a;b,c=@:!$&*()+~",
+    ],
 )
 def test_the_recorded_request_is_what_the_server_read(tmp_path, path):
     with HostileWeb() as web:
         url = web.url(path.partition("#")[0], host="Name.test".lower())
         fetched = run(tmp_path, [url])[url]
         assert [seen.head for seen in web.requests] == [fetched.request]
-    assert fetched.request.startswith(b"GET " + url[url.index("/", 8) :].encode() + b" HTTP/1.1\r\nHost: name.test:")
+    assert fetched.request.startswith(
+        b"GET " + url[url.index("/", 8) :].encode() + b" HTTP/1.1\r\nHost: name.test:"
+    )
     assert b"\r\nUser-Agent: krake/%s\r\n" % VERSION.encode() in fetched.request
     assert b"\r\nAccept-Encoding: gzip, deflate\r\n" in fetched.request
 
@@ -55,7 +68,10 @@ def test_the_contact_stands_in_the_user_agent(tmp_path):
     config = replace(CONFIG, user_agent="my-bot", contact="https://me.test/bot")
     with HostileWeb() as web:
         fetched = run(tmp_path, [web.url()], config)[web.url()]
-    assert b"\r\nUser-Agent: my-bot/%s (+https://me.test/bot)\r\n" % VERSION.encode() in fetched.request
+    assert (
+        b"\r\nUser-Agent: my-bot/%s (+https://me.test/bot)\r\n" % VERSION.encode()
+        in fetched.request
+    )
     assert (fetched.ip, fetched.attempts) == ("127.0.0.1", 1)
 
 
@@ -73,7 +89,9 @@ def test_a_configured_proxy_gets_the_whole_url_and_looks_names_up(tmp_path):
         config = replace(CONFIG, proxy=proxy.url(""), allow_networks=())
         found = run(tmp_path, ["http://far.test/x", "http://10.0.0.1/"], config)
         assert [seen.head for seen in proxy.requests] == [found["http://far.test/x"].request]
-    assert found["http://far.test/x"].request.startswith(b"GET http://far.test/x HTTP/1.1\r\nHost: far.test\r\n")
+    assert found["http://far.test/x"].request.startswith(
+        b"GET http://far.test/x HTTP/1.1\r\nHost: far.test\r\n"
+    )
     assert found["http://10.0.0.1/"].outcome is Outcome.ADDRESS_REFUSED
 
 
@@ -152,7 +170,9 @@ def test_tls_is_verified(tmp_path, certificate, monkeypatch):
         found = run(tmp_path, [good, bad])
         assert found[good].outcome is Outcome.OK
         assert found[bad].outcome is Outcome.TLS_FAILED
-        assert [seen.head for seen in web.requests if "tls.test" in seen.host][-1] == found[good].request
+        assert [seen.head for seen in web.requests if "tls.test" in seen.host][-1] == found[
+            good
+        ].request
 
 
 def test_no_tls_at_all_is_a_tls_failure(tmp_path):
@@ -181,7 +201,13 @@ def test_the_last_block_of_header_lines(lines, block):
 
 @pytest.mark.parametrize(
     ("mime", "allowed"),
-    [("text/html", True), ("text/css", True), ("image/png", True), (None, True), ("image/gif", False)],
+    [
+        ("text/html", True),
+        ("text/css", True),
+        ("image/png", True),
+        (None, True),
+        ("image/gif", False),
+    ],
 )
 def test_types_are_named_whole_or_by_their_first_half(mime, allowed):
     assert mime_allowed(mime, frozenset({"text/*", "image/png"})) is allowed

@@ -76,7 +76,12 @@ def test_a_table_of_another_boot_is_emptied(tmp_path, clock):
 
 
 @settings(deadline=None, max_examples=100)
-@given(st.lists(st.tuples(st.integers(0, 40), st.floats(0, 0.7), st.sampled_from([None, 0.1, 3.0])), max_size=200))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 40), st.floats(0, 0.7), st.sampled_from([None, 0.1, 3.0])),
+        max_size=200,
+    )
+)
 def test_crowding_never_gives_a_turn_too_early(tmp_path_factory, steps):
     """The table has fewer entries than there are names: turns may come later, never sooner."""
     clock = Clock()
@@ -116,7 +121,9 @@ DAMAGES = {
     st.sampled_from([0, 20, 24, 64]) | st.integers(0, 319),
     st.sampled_from([0, 0, 0, 5, -5, -200, -300]),
 )
-def test_no_damage_of_the_file_holds_anybody_for_longer_than_the_longest_turn(tmp_path_factory, damage, place, more):
+def test_no_damage_of_the_file_holds_anybody_for_longer_than_the_longest_turn(
+    tmp_path_factory, damage, place, more
+):
     """And a turn that is given after the damage is as long as ever."""
     clock, path = Clock(), tmp_path_factory.mktemp("turns") / "t"
     with Turns(path, longest_s=9.0, delay_s=1.0, clock=clock, entries=16) as turns:
@@ -166,7 +173,12 @@ def test_processes_share_the_turns(tmp_path):
     )
     root = Path(__file__).resolve().parents[2]
     running = [
-        subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "t")], stdout=subprocess.PIPE, text=True, cwd=root)
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(tmp_path / "t")],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=root,
+        )
         for _ in range(4)
     ]
     assert sum(int(process.communicate(timeout=240)[0]) for process in running) == 1

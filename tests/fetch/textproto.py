@@ -4,7 +4,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-_TOKEN = re.compile(rb'\s*(?:#[^\n]*\n\s*)*(?:("(?:[^"\\\n]|\\.)*")|([A-Za-z_]\w*)|([\[\]{}:,]))', re.DOTALL)
+_TOKEN = re.compile(
+    rb'\s*(?:#[^\n]*\n\s*)*(?:("(?:[^"\\\n]|\\.)*")|([A-Za-z_]\w*)|([\[\]{}:,]))', re.DOTALL
+)
 _SIMPLE = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b'"': b'"', b"\\": b"\\", b"'": b"'", b"a": b"\a", b"b": b"\b",
            b"f": b"\f", b"v": b"\v", b"?": b"?"}  # fmt: skip
 _ESCAPE = re.compile(rb"\\(?:x([0-9A-Fa-f]{1,2})|([0-7]{1,3})|(.))", re.DOTALL)

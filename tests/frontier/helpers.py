@@ -48,7 +48,9 @@ class Keys:
     `down`: keys whose servers do not answer. `others`: keys that another node adds between our question and claim.
     """
 
-    def __init__(self, path: Path | None = None, down: Collection[bytes] = (), others: Collection[bytes] = ()) -> None:
+    def __init__(
+        self, path: Path | None = None, down: Collection[bytes] = (), others: Collection[bytes] = ()
+    ) -> None:
         self.path = path
         self.memory: set[bytes] = set()
         self.down = set(down)
@@ -99,10 +101,18 @@ def source(folder: str, node: str, urls: Iterable[str | QueuedUrl], flags: str =
 
 
 def take_in(
-    queue: Queue, keys: Any, *sources: Source, routing: str = "host", owners: Owners | None = None, **options: Any
+    queue: Queue,
+    keys: Any,
+    *sources: Source,
+    routing: str = "host",
+    owners: Owners | None = None,
+    **options: Any,
 ) -> Any:
     """What a node's task does: the queue is adopted if it is not ours, then sources are taken in."""
-    limits = {name: options.pop(name) for name in options.keys() & {item.name for item in fields(UrlsConfig)}}
+    limits = {
+        name: options.pop(name)
+        for name in options.keys() & {item.name for item in fields(UrlsConfig)}
+    }
     if limits:
         options["budgets"] = Budgets(UrlsConfig(**limits))
     names = {item.name for item in fields(IntakeRules)}
@@ -150,7 +160,11 @@ def snapshot(directory: Path) -> dict[str, Any]:
 
 def modules() -> list[Any]:
     rooms = (crawl_lib.frontier, crawl_lib.seeds, crawl_lib.repair.queue)
-    names = [item.name for room in rooms for item in pkgutil.walk_packages(room.__path__, f"{room.__name__}.")]
+    names = [
+        item.name
+        for room in rooms
+        for item in pkgutil.walk_packages(room.__path__, f"{room.__name__}.")
+    ]
     return [importlib.import_module(name) for name in names]
 
 
@@ -206,4 +220,6 @@ def to_be_adopted(directory: Path) -> None:
     """Have the next intake adopt a queue that was changed, as a repair does: people begin `state` with 0 for that."""
     record = Record.read(directory)
     assert record is not None
-    (directory / "state.krake").write_bytes(sealed_json(replace(record, state_sha1="").to_mapping()))
+    (directory / "state.krake").write_bytes(
+        sealed_json(replace(record, state_sha1="").to_mapping())
+    )

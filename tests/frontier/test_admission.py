@@ -37,7 +37,13 @@ def months(first: int, count: int) -> list[str]:
 
 
 def rejected(report: IntakeReport) -> dict[str, int]:
-    parts = report.new + report.known + report.duplicates + report.undecided + sum(report.rejected.values())
+    parts = (
+        report.new
+        + report.known
+        + report.duplicates
+        + report.undecided
+        + sum(report.rejected.values())
+    )
     assert report.seen == parts
     return report.rejected
 
@@ -48,10 +54,18 @@ def rejected(report: IntakeReport) -> dict[str, int]:
         ("calendar", months(1, 5)),
         ("session_id", [f"http://a.test/x;jsessionid={SID}{number}" for number in range(3)]),
         ("repeated_segment", [f"http://a.test/{'b/' * number}" for number in range(2, 6)]),
-        ("query_explosion", [f"http://a.test/?{query}" for query in ("x=1&y=1", "y=1&x=1", "x=1&y=1&x=1", "y=1;x=1")]),
+        (
+            "query_explosion",
+            [
+                f"http://a.test/?{query}"
+                for query in ("x=1&y=1", "y=1&x=1", "x=1&y=1&x=1", "y=1;x=1")
+            ],
+        ),
     ],
 )
-def test_what_is_over_the_limit_is_rejected_and_counted(queue: Queue, reason: str, urls: list[str]) -> None:
+def test_what_is_over_the_limit_is_rejected_and_counted(
+    queue: Queue, reason: str, urls: list[str]
+) -> None:
     keys = Keys()
     report = take_in(queue, keys, source("1", "n1", found(*urls, "http://a.test/")), traps=TRAPS)
     assert rejected(report) == {reason: 2}
@@ -60,7 +74,9 @@ def test_what_is_over_the_limit_is_rejected_and_counted(queue: Queue, reason: st
 
 
 @pytest.mark.parametrize("divided", [[500], [90, 20, 390], [100, 1, 399]])
-def test_patterns_are_counted_from_a_hosts_101st_url_on_however_they_come(queue: Queue, divided: list[int]) -> None:
+def test_patterns_are_counted_from_a_hosts_101st_url_on_however_they_come(
+    queue: Queue, divided: list[int]
+) -> None:
     urls, keys = [f"http://a.test/x/{number}" for number in range(500)], Keys()
     for place, count in enumerate(divided):
         some = urls[sum(divided[:place]) :][:count]
@@ -73,7 +89,9 @@ def test_patterns_are_counted_from_a_hosts_101st_url_on_however_they_come(queue:
 
 def test_where_pages_are_not_compared_no_pattern_is_counted(queue: Queue) -> None:
     urls = [f"http://a.test/x/{number}" for number in range(200)]
-    take_in(queue, Keys(), source("1", "n1", found(*urls)), traps=Traps(TrapsConfig(max_similar=None)))
+    take_in(
+        queue, Keys(), source("1", "n1", found(*urls)), traps=Traps(TrapsConfig(max_similar=None))
+    )
     assert HostCounts(queue.directory).patterns(1) == []
 
 
@@ -85,14 +103,20 @@ def test_requisites_are_counted_and_are_in_no_pattern(queue: Queue) -> None:
 
 
 def test_a_query_passes_while_one_of_its_parts_is_not_in_too_many(queue: Queue) -> None:
-    topics = [f"http://a.test/?topic={topic}&page={page}" for topic in range(50) for page in range(2)]
+    topics = [
+        f"http://a.test/?topic={topic}&page={page}" for topic in range(50) for page in range(2)
+    ]
     assert rejected(take_in(queue, Keys(), source("1", "n1", found(*topics)), traps=TRAPS)) == {}
     more = [f"http://a.test/?topic={topic}&page=1&again" for topic in range(50)]
-    assert rejected(take_in(queue, Keys(), source("2", "n1", found(*more)), traps=TRAPS)) == {"query_explosion": 48}
+    assert rejected(take_in(queue, Keys(), source("2", "n1", found(*more)), traps=TRAPS)) == {
+        "query_explosion": 48
+    }
 
 
 @pytest.mark.parametrize("chunk_lines", [1, 2, 3, 100])
-def test_chunks_do_not_matter_nor_how_many_intakes_there_are(queue: Queue, chunk_lines: int) -> None:
+def test_chunks_do_not_matter_nor_how_many_intakes_there_are(
+    queue: Queue, chunk_lines: int
+) -> None:
     urls = found(*months(1, 2), "http://b.test/?month=1", *months(3, 2), "http://b.test/?month=2")
     first, second = source("1", "n1", urls[:2]), source("2", "n1", urls[2:])
     take_in(queue, Keys(), first, traps=TRAPS, chunk_lines=chunk_lines)
@@ -103,13 +127,19 @@ def test_chunks_do_not_matter_nor_how_many_intakes_there_are(queue: Queue, chunk
 
 def test_seeds_and_what_other_nodes_hand_on_are_counted_and_not_rejected(queue: Queue) -> None:
     seeds, handed, late = months(1, 4), months(5, 2), months(7, 1)
-    sources = [source("1", "n", seeds), source("1", "n1", found(*handed), "h"), source("1", "n2", found(*late))]
+    sources = [
+        source("1", "n", seeds),
+        source("1", "n1", found(*handed), "h"),
+        source("1", "n2", found(*late)),
+    ]
     assert rejected(take_in(queue, Keys(), *sources, traps=TRAPS)) == {"calendar": 1}
     assert urls_of(queue) == [*seeds, *handed]
 
 
 def test_a_seed_is_no_way_past_the_limit_of_its_host(queue: Queue) -> None:
-    report = take_in(queue, Keys(), source("1", "n", months(1, 3)), traps=TRAPS, max_pages_per_host=2)
+    report = take_in(
+        queue, Keys(), source("1", "n", months(1, 3)), traps=TRAPS, max_pages_per_host=2
+    )
     assert rejected(report) == {"host_limit": 1}
 
 
@@ -140,9 +170,9 @@ def test_what_was_lost_and_is_found_again_is_let_in_again(queue: Queue) -> None:
     (queue.directory / "0").write_bytes(b"")
     assert repair_queue(held(queue)).lost == 3
     assert urls_of(queue) == []
-    assert rejected(take_in(queue, Keys(), source("1", "n1", found(*urls, *months(4, 1))), traps=TRAPS)) == {
-        "calendar": 1
-    }
+    assert rejected(
+        take_in(queue, Keys(), source("1", "n1", found(*urls, *months(4, 1))), traps=TRAPS)
+    ) == {"calendar": 1}
     assert urls_of(queue) == urls
 
 
@@ -151,7 +181,9 @@ def test_a_killed_intake_counts_what_it_had_queued_once(queue: Queue) -> None:
     counts = HostCounts(queue.directory)
     [(_, _, [name])] = TRAPS.groups(months(1, 1)[0].encode(), host_of_line)
     counts.note({name: 3, b"a.test": 3})
-    assert rejected(take_in(queue, Keys(), source("1", "n1", found(*months(1, 3))), traps=TRAPS)) == {}
+    assert (
+        rejected(take_in(queue, Keys(), source("1", "n1", found(*months(1, 3))), traps=TRAPS)) == {}
+    )
     assert counts.get([name, b"a.test"]) == {name: 3, b"a.test": 3}
 
 
@@ -164,11 +196,15 @@ def test_a_domain_has_so_many_hosts_and_so_many_urls(queue: Queue, chunk_lines: 
     """A host that has URLs in the queue may have more; private suffixes are domains of their own."""
     limits = {"max_hosts_per_domain": 3, "max_pages_per_domain": 5}
     many = [*hosts_of_farm(0, 5), "http://x1.farm.example/a", *hosts_of_farm(0, 5, "github.io")]
-    report = take_in(queue, Keys(), source("1", "n1", found(*many)), chunk_lines=chunk_lines, **limits)
+    report = take_in(
+        queue, Keys(), source("1", "n1", found(*many)), chunk_lines=chunk_lines, **limits
+    )
     assert rejected(report) == {"domain_hosts": 2}
     assert report.over_budget == {"domain_hosts farm.example": 2}
     more = ["http://x0.farm.example/b", "http://x0.farm.example/c", "http://x9.farm.example/"]
-    report = take_in(queue, Keys(), source("2", "n1", found(*more)), chunk_lines=chunk_lines, **limits)
+    report = take_in(
+        queue, Keys(), source("2", "n1", found(*more)), chunk_lines=chunk_lines, **limits
+    )
     assert rejected(report) == {"domain_hosts": 2, "domain_pages": 2}
     assert report.over_budget == {"domain_hosts farm.example": 2, "domain_pages farm.example": 2}
     assert len(urls_of(queue)) == 5 + 5
@@ -179,14 +215,21 @@ def test_the_default_ends_a_farm_below_1000_urls_and_refuses_no_seed(queue: Queu
     limits = {name: defaults[name] for name in ("max_hosts_per_domain", "max_pages_per_domain")}
     seeds = hosts_of_farm(0, 250)
     report = take_in(
-        queue, Keys(), source("1", "n", seeds), source("1", "n1", found(*hosts_of_farm(250, 2000))), **limits
+        queue,
+        Keys(),
+        source("1", "n", seeds),
+        source("1", "n1", found(*hosts_of_farm(250, 2000))),
+        **limits,
     )
     assert rejected(report) == {"domain_hosts": 2000}
     assert len(urls_of(queue)) == 250
 
 
 def test_exceptions_are_by_domain(queue: Queue) -> None:
-    options = {"max_hosts_per_domain": 1, "domains": (DomainConfig("domain", "farm.example", max_hosts=4),)}
+    options = {
+        "max_hosts_per_domain": 1,
+        "domains": (DomainConfig("domain", "farm.example", max_hosts=4),),
+    }
     urls = [*hosts_of_farm(0, 6), *hosts_of_farm(0, 3, "other.example")]
     report = take_in(queue, Keys(), source("1", "n1", found(*urls)), **options)
     assert report.over_budget == {"domain_hosts farm.example": 2, "domain_hosts other.example": 2}
@@ -195,7 +238,12 @@ def test_exceptions_are_by_domain(queue: Queue) -> None:
 def test_what_is_forgotten_of_a_host_leaves_the_counts_of_its_domain(queue: Queue) -> None:
     """A host without URLs is none of the domain's."""
     limits = {"max_hosts_per_domain": 2}
-    take_in(queue, Keys(), source("1", "n1", found(*hosts_of_farm(0, 2), "http://x0.farm.example/a")), **limits)
+    take_in(
+        queue,
+        Keys(),
+        source("1", "n1", found(*hosts_of_farm(0, 2), "http://x0.farm.example/a")),
+        **limits,
+    )
     counts, names = HostCounts(queue.directory), names_of_domain(b"x0.farm.example")
     assert counts.get(names) == dict(zip(names, (3, 2), strict=True))
     counts.lower("one", {b"x0.farm.example": 1, b"never.farm.example": 5})
@@ -208,20 +256,33 @@ def test_what_is_forgotten_of_a_host_leaves_the_counts_of_its_domain(queue: Queu
 
 
 def test_counts_of_an_older_version_get_those_of_domains(queue: Queue) -> None:
-    take_in(queue, Keys(), source("1", "n1", found(*hosts_of_farm(0, 3), "http://x0.farm.example/a")))
+    take_in(
+        queue, Keys(), source("1", "n1", found(*hosts_of_farm(0, 3), "http://x0.farm.example/a"))
+    )
     counts, names = HostCounts(queue.directory), names_of_domain(b"x0.farm.example")
     with closing(sqlite3.connect(counts.path)) as base, base:
         assert base.execute("DELETE FROM hosts WHERE host LIKE '@%'").rowcount == 2
     take_in(queue, Keys(), source("2", "n1", found(*hosts_of_farm(3, 1))))
     assert counts.get(names) == dict(zip(names, (5, 4), strict=True))
-    assert counts.all() == {"x0.farm.example": 2, **{f"x{place}.farm.example": 1 for place in (1, 2, 3)}}
+    assert counts.all() == {
+        "x0.farm.example": 2,
+        **{f"x{place}.farm.example": 1 for place in (1, 2, 3)},
+    }
 
 
 def test_why_names_the_rule_that_keeps_a_url_out(queue: Queue) -> None:
-    budgets = Budgets(UrlsConfig(max_hosts_per_domain=1, max_pages_per_domain=2, max_pages_per_host=1))
+    budgets = Budgets(
+        UrlsConfig(max_hosts_per_domain=1, max_pages_per_domain=2, max_pages_per_host=1)
+    )
     take_in(queue, Keys(), source("1", "n1", found(*hosts_of_farm(0, 2))))
-    assert full_for(queue.directory, budgets, TRAPS, b"http://x1.farm.example/b") == ["host_limit", "domain_pages"]
-    assert full_for(queue.directory, budgets, TRAPS, b"http://x2.farm.example/") == ["domain_pages", "domain_hosts"]
+    assert full_for(queue.directory, budgets, TRAPS, b"http://x1.farm.example/b") == [
+        "host_limit",
+        "domain_pages",
+    ]
+    assert full_for(queue.directory, budgets, TRAPS, b"http://x2.farm.example/") == [
+        "domain_pages",
+        "domain_hosts",
+    ]
 
 
 def test_few_domains_are_named_however_many_reach_their_limit(queue: Queue) -> None:

@@ -58,7 +58,9 @@ def test_a_line_with_zeros_is_damage_not_a_shorter_url(tmp_path: Path, tail: byt
 
 
 def test_ports_that_browsers_refuse_are_refused(tmp_path: Path) -> None:
-    queue = hand_made(tmp_path / "n", [A, "http://a.test:25/", "https://[::1]:993/x", f"{A[:-1]}:8080/"])
+    queue = hand_made(
+        tmp_path / "n", [A, "http://a.test:25/", "https://[::1]:993/x", f"{A[:-1]}:8080/"]
+    )
     assert take_in(queue, Keys()).adopted_refused == {"port": 2}
     assert urls_of(queue) == [A, f"{A[:-1]}:8080/"]
 
@@ -107,10 +109,16 @@ def test_what_was_taken_in_stays_known(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("urls", [[B], [A, B, C], [C, A]])
-def test_the_old_meta_of_a_file_that_people_replaced_is_not_its_own(tmp_path: Path, urls: list[str]) -> None:
+def test_the_old_meta_of_a_file_that_people_replaced_is_not_its_own(
+    tmp_path: Path, urls: list[str]
+) -> None:
     queue = Queue(tmp_path / "n")
     queue.directory.mkdir()
-    take_in(queue, Keys(), source("1", "x", [QueuedUrl("http://old.test/", depth=7), QueuedUrl(f"{A}x", depth=8)]))
+    take_in(
+        queue,
+        Keys(),
+        source("1", "x", [QueuedUrl("http://old.test/", depth=7), QueuedUrl(f"{A}x", depth=8)]),
+    )
     hand_made(queue.directory, urls)
     take_in(queue, Keys())
     assert [(item.url, item.depth) for item in queue] == [(url, 0) for url in urls]
@@ -122,7 +130,9 @@ def test_the_old_meta_of_a_file_that_people_sorted_is_not_its_own(tmp_path: Path
     queue.directory.mkdir()
     take_in(queue, Keys(), source("1", "x", [QueuedUrl(url, depth=7) for url in (C, B, A)]))
     held(queue).takes.advance(
-        held(queue).takes.make(head(1), TakeHeader(take_id="t", run_id="r", iteration=1, folder="1", processes=1))
+        held(queue).takes.make(
+            head(1), TakeHeader(take_id="t", run_id="r", iteration=1, folder="1", processes=1)
+        )
     )
     held(queue.directory).takes.close()
     hand_made(queue.directory, sorted([A, B, C]))
@@ -137,7 +147,9 @@ def test_meta_stays_where_only_the_state_was_changed_or_repaired(tmp_path: Path)
     items = [QueuedUrl(A, depth=7), QueuedUrl(B, bytes(20), 8), QueuedUrl(C, metadata='{"a": "b"}')]
     take_in(queue, Keys(), source("1", "x", items))
     held(queue).takes.advance(
-        held(queue).takes.make(head(1), TakeHeader(take_id="t", run_id="r", iteration=1, folder="1", processes=1))
+        held(queue).takes.make(
+            head(1), TakeHeader(take_id="t", run_id="r", iteration=1, folder="1", processes=1)
+        )
     )
     held(queue.directory).takes.close()
     (queue.directory / "state").write_text("0\n3\n")
@@ -181,7 +193,9 @@ def test_a_second_adoption_keeps_what_the_first_left_for_the_segment(tmp_path: P
     hand_made(queue.directory, urls)
     take_in(queue, Keys(), owners=owners)
     assert [decode_line(line)[0].url for line in queue.handed_on()] == theirs
-    take = held(queue).takes.make(head(2), TakeHeader(take_id="t", run_id="r", iteration=1, folder="1", processes=1))
+    take = held(queue).takes.make(
+        head(2), TakeHeader(take_id="t", run_id="r", iteration=1, folder="1", processes=1)
+    )
     assert list(queue.handed_on())
     held(queue).takes.advance(take)
     held(queue.directory).takes.close()
@@ -203,7 +217,9 @@ def test_nothing_usable_leaves_an_empty_queue(tmp_path: Path) -> None:
 
 def test_a_finished_take_of_a_queue_not_adopted_leaves_it_to_be_adopted(tmp_path: Path) -> None:
     queue = hand_made(tmp_path / "n", [A, B, "HTTP://c.test"])
-    take = held(queue).takes.make(head(1), TakeHeader(take_id="t", run_id="r", iteration=1, folder="1", processes=1))
+    take = held(queue).takes.make(
+        head(1), TakeHeader(take_id="t", run_id="r", iteration=1, folder="1", processes=1)
+    )
     held(queue).takes.advance(take)
     held(queue.directory).takes.close()
     assert json.loads((queue.directory / "state.krake").read_text())["state_sha1"] == ""

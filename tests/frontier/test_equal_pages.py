@@ -20,9 +20,17 @@ def found(number: int, via: bytes | None = FULL, **fields: Any) -> QueuedUrl:
 
 def test_it_does_not_join_and_joins_when_another_page_links_to_it(tmp_path: Path) -> None:
     queue, keys = Queue(tmp_path), Keys()
-    urls = [found(1), found(2, GOOD), found(3, None), found(4, list_name="retry-1"), found(5, requisite=1)]
+    urls = [
+        found(1),
+        found(2, GOOD),
+        found(3, None),
+        found(4, list_name="retry-1"),
+        found(5, requisite=1),
+    ]
     report = take_in(queue, keys, source("1", "n", urls), **OPTIONS)
-    assert urls_of(queue) == [url.url for url in urls[1:]], "seeds, lists and requisites are wanted in any case"
+    assert urls_of(queue) == [url.url for url in urls[1:]], (
+        "seeds, lists and requisites are wanted in any case"
+    )
     assert report.rejected == {"similar": 1}
     assert key(found(1).url) not in keys.keys
     take_in(queue, keys, source("2", "n", [found(1, GOOD)]), **OPTIONS)

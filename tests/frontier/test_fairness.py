@@ -28,7 +28,9 @@ from tests.frontier.helpers import held
 NOW, MAX_WAIT_S = 1_000, 100
 
 
-def shares(size: int, of_host: int, *, of_domain: int | None = None, look_ahead: int = 1000) -> Shares:
+def shares(
+    size: int, of_host: int, *, of_domain: int | None = None, look_ahead: int = 1000
+) -> Shares:
     return Shares(size, lambda host: of_host, of_domain, look_ahead, NOW, MAX_WAIT_S)
 
 
@@ -38,7 +40,10 @@ def bare(urls: list[str]) -> list[tuple[bytes, bytes]]:
 
 def waiting(*dues: int) -> list[tuple[bytes, bytes]]:
     """Lines of URLs of a host that failed once, and are due then."""
-    urls = [QueuedUrl(url, retries=1, due=due) for url, due in zip(pages("a.test", len(dues)), dues, strict=True)]
+    urls = [
+        QueuedUrl(url, retries=1, due=due)
+        for url, due in zip(pages("a.test", len(dues)), dues, strict=True)
+    ]
     return [(one.url.encode(), encode_meta(one)) for one in urls]
 
 
@@ -51,7 +56,9 @@ def make_queue(directory: Path, urls: list[str]) -> Queue:
     directory.mkdir()
     queue = Queue(directory, "node")
     held(queue).queue.create()
-    lines = ((url.encode(), encode_meta(QueuedUrl(url, depth=place))) for place, url in enumerate(urls))
+    lines = (
+        (url.encode(), encode_meta(QueuedUrl(url, depth=place))) for place, url in enumerate(urls)
+    )
     change = Change(
         "filled",
         queue.state(),
@@ -71,7 +78,9 @@ def urls_of(taken: Take) -> list[str]:
     return [one.queued.url for one in taken.urls()]
 
 
-def test_a_greedy_host_gets_its_share_and_what_was_passed_over_goes_to_the_end(tmp_path: Path) -> None:
+def test_a_greedy_host_gets_its_share_and_what_was_passed_over_goes_to_the_end(
+    tmp_path: Path,
+) -> None:
     """In order, with its meta, after what the time limit left over."""
     greedy, others = pages("greedy.test", 8), [*pages("b.test", 2), *pages("c.test", 1)]
     queue = make_queue(tmp_path / "node", [*greedy[:5], *others, *greedy[5:]])
@@ -138,9 +147,13 @@ def test_looking_ends_where_the_batch_is_full() -> None:
     look_ahead=st.integers(30, 60),
     seed=st.randoms(),
 )
-def test_each_url_is_taken_in_time(hosts: list[int], size: int, share: int, look_ahead: int, seed: object) -> None:
+def test_each_url_is_taken_in_time(
+    hosts: list[int], size: int, share: int, look_ahead: int, seed: object
+) -> None:
     """With nothing new arriving, within ceil(Q / L) x ceil(H / share) + ceil(Q / size) takes."""
-    queue = list(chain.from_iterable(pages(f"h{number}.test", count) for number, count in enumerate(hosts)))
+    queue = list(
+        chain.from_iterable(pages(f"h{number}.test", count) for number, count in enumerate(hosts))
+    )
     seed.shuffle(queue)  # type: ignore[attr-defined]
     total, takes = len(queue), 0
     while queue:
@@ -181,11 +194,15 @@ def test_runs_are_the_positions(positions: set[int]) -> None:
 def older(path: Path, *position_after: int) -> None:
     """Have a take be of a version that took all it looked at."""
     head, _, lines = path.read_bytes().partition(b"\n")
-    old = {name: value for name, value in unsealed(head).items() if name not in ("looked_at", "runs")}
+    old = {
+        name: value for name, value in unsealed(head).items() if name not in ("looked_at", "runs")
+    }
     path.write_bytes(sealed_json(old | {"position_after": position_after}) + lines)
 
 
-def test_the_take_of_an_older_version_of_which_a_repair_found_less_leaves_the_rest(tmp_path: Path) -> None:
+def test_the_take_of_an_older_version_of_which_a_repair_found_less_leaves_the_rest(
+    tmp_path: Path,
+) -> None:
     queue = make_queue(tmp_path / "node", pages("a.test", 4))
     older(take(queue, shares(3, 3)).path, 1, 4)
     taken = Take.open(queue.directory)

@@ -21,7 +21,10 @@ HEADER = TakeHeader(take_id="t", run_id="r", iteration=1, folder="5", processes=
 
 
 def found(folder: str, steps: list[int]) -> list[QueuedUrl]:
-    return [QueuedUrl(f"http://a.test/{folder}-{n}", b"v" * 20, 1, 0, requisite=step) for n, step in enumerate(steps)]
+    return [
+        QueuedUrl(f"http://a.test/{folder}-{n}", b"v" * 20, 1, 0, requisite=step)
+        for n, step in enumerate(steps)
+    ]
 
 
 def queue_of(folder: Path, *files: list[int]) -> Queue:
@@ -93,7 +96,11 @@ def test_a_round_of_requisites_looks_at_no_page(tmp_path: Path) -> None:
     )
 )
 def test_a_line_says_whether_it_is_a_requisite(url: QueuedUrl) -> None:
-    assert is_requisite(encode_line(url)) is is_requisite(encode_meta(url), is_meta=True) is (url.requisite > 0)
+    assert (
+        is_requisite(encode_line(url))
+        is is_requisite(encode_meta(url), is_meta=True)
+        is (url.requisite > 0)
+    )
 
 
 def test_requisites_that_are_not_due_are_passed_over() -> None:
@@ -108,10 +115,13 @@ def test_a_site_with_many_requisites_holds_back_no_page_of_another(tmp_path: Pat
     queue = Queue(tmp_path / "node")
     queue.directory.mkdir()
     urls = [QueuedUrl(f"http://bad.test/{n}", b"v" * 20, 1, requisite=1) for n in range(50)]
-    take_in(queue, Keys(), source("1", "node", [*urls, *(f"http://good.test/{n}" for n in range(3))]))
+    take_in(
+        queue, Keys(), source("1", "node", [*urls, *(f"http://good.test/{n}" for n in range(3))])
+    )
     held(queue).rewrites.bring_forward()
     shares = replace(head(5), of_host=lambda host: 2, look_ahead=10)
     taken = [taken.queued.url for taken in held(queue).takes.make(shares, HEADER).urls()]
     assert sorted(taken) == [
-        f"http://{one}" for one in ("bad.test/0", "bad.test/1", "bad.test/2", "good.test/0", "good.test/1")
+        f"http://{one}"
+        for one in ("bad.test/0", "bad.test/1", "bad.test/2", "good.test/0", "good.test/1")
     ]

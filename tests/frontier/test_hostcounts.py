@@ -16,7 +16,9 @@ def test_a_schema_that_is_no_text_is_an_error_that_names_the_file(tmp_path: Path
     counts = HostCounts(tmp_path)
     counts.add("1", lambda: [(b"a.test", 1)])
     assert counts.all() == {"a.test": 1}
-    counts.path.write_bytes(counts.path.read_bytes().replace(b"CREATE TABLE hosts", b"CREATE TABL\xff hosts"))
+    counts.path.write_bytes(
+        counts.path.read_bytes().replace(b"CREATE TABLE hosts", b"CREATE TABL\xff hosts")
+    )
     with pytest.raises(StorageError, match="krake fsck --repair"):
         counts.all()
     assert sqlite_problem(counts.path, {}) is not None

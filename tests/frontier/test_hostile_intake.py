@@ -41,7 +41,9 @@ class NewKeys(Keys):
         pass
 
 
-def taken_in(directory: Path, urls: Collection[str], keys: NewKeys | None = None) -> tuple[Queue, float]:
+def taken_in(
+    directory: Path, urls: Collection[str], keys: NewKeys | None = None
+) -> tuple[Queue, float]:
     """A queue that took these URLs in, and the seconds of CPU that a URL cost."""
     directory.mkdir()
     queue = Queue(directory)
@@ -61,15 +63,21 @@ def seeds() -> Iterator[int]:
         yield seed
 
 
-def test_a_url_costs_twice_an_ordinary_one_at_most_and_its_counts_little_room(tmp_path: Path) -> None:
+def test_a_url_costs_twice_an_ordinary_one_at_most_and_its_counts_little_room(
+    tmp_path: Path,
+) -> None:
     """An ordinary one: of a forum or a shop. Some strangers are read at once, since each intake begins with files."""
     for first in seeds():
         costs = []
         for number in range(3):
             habits = [Habit(first + one) for one in range(AT_ONCE)]
-            urls = [habit.url((60, 120)[first // AT_ONCE % 2]) for habit in habits for _ in range(FEW)]
+            urls = [
+                habit.url((60, 120)[first // AT_ONCE % 2]) for habit in habits for _ in range(FEW)
+            ]
             queue, cost = taken_in(tmp_path / f"{first}-{number}", urls)
-            _, usual = taken_in(tmp_path / f"usual-{first}-{number}", ordinary(first + number, len(urls)))
+            _, usual = taken_in(
+                tmp_path / f"usual-{first}-{number}", ordinary(first + number, len(urls))
+            )
             costs.append(cost / usual)
             room = HostCounts(queue.directory).path.stat().st_size
             assert room < 100_000 + 4 * sum(map(len, urls)), first
@@ -92,7 +100,10 @@ def test_a_query_of_many_short_parts_costs_twice_an_ordinary_url_at_most(tmp_pat
 
 def test_a_chunk_ends_by_bytes_too_whatever_archives_shrink_to(tmp_path: Path) -> None:
     """Long URLs that are alike: 20 MB that are 0.2 MB in the file."""
-    lines = [encode_line(QueuedUrl(f"http://a.test/{'x' * 2000}{number}", bytes(20), 3)) for number in range(10_000)]
+    lines = [
+        encode_line(QueuedUrl(f"http://a.test/{'x' * 2000}{number}", bytes(20), 3))
+        for number in range(10_000)
+    ]
     with (tmp_path / "outlinks").open("wb") as file:
         OutlinkWriter(file).add_part("n", lines)
     blocks = [len(block) for block in read_blocks(tmp_path / "outlinks")]
@@ -102,7 +113,9 @@ def test_a_chunk_ends_by_bytes_too_whatever_archives_shrink_to(tmp_path: Path) -
     (tmp_path / "n").mkdir()
     queue = Queue(tmp_path / "n")
     held(queue).queue.create()
-    read = Source("1", "n", lambda: read_outlinks((tmp_path / "outlinks").open("rb"), count=len(lines)))
+    read = Source(
+        "1", "n", lambda: read_outlinks((tmp_path / "outlinks").open("rb"), count=len(lines))
+    )
     held(queue).intake.run([read], keys, RULES)  # type: ignore[arg-type]
     assert queue.record().report().new == len(lines)
     assert 3_000 < keys.most <= CHUNK_BYTES // 2000 + 250
@@ -115,6 +128,9 @@ def read_blocks(path: Path) -> Iterator[list[bytes]]:
 
 def test_three_pages_of_long_queries_leave_little_behind(tmp_path: Path) -> None:
     """Each query has 400 parts, each of them new: every part was counted once."""
-    urls = ["http://a.test/list?" + "&".join(f"{n * 400 + part:x}" for part in range(400)) for n in range(1_000)]
+    urls = [
+        "http://a.test/list?" + "&".join(f"{n * 400 + part:x}" for part in range(400))
+        for n in range(1_000)
+    ]
     queue, _ = taken_in(tmp_path / "n", urls)
     assert HostCounts(queue.directory).path.stat().st_size < sum(map(len, urls)) / 4

@@ -33,7 +33,13 @@ def queue(tmp_path: Path) -> Queue:
 
 
 def adds_up(report) -> bool:
-    parts = report.new + report.known + report.duplicates + report.undecided + sum(report.rejected.values())
+    parts = (
+        report.new
+        + report.known
+        + report.duplicates
+        + report.undecided
+        + sum(report.rejected.values())
+    )
     return report.seen == parts
 
 
@@ -116,7 +122,9 @@ def test_no_answer_at_all_loses_nothing(queue: Queue) -> None:
 def test_a_handed_on_url_passes_the_key_check_and_its_key_is_inserted(queue: Queue) -> None:
     keys = Keys()
     keys._add([key(A)])
-    report = take_in(queue, keys, source("1", "n1", [A, B], "h"), source("1", "n2", [A, B]), chunk_lines=2)
+    report = take_in(
+        queue, keys, source("1", "n1", [A, B], "h"), source("1", "n2", [A, B]), chunk_lines=2
+    )
     assert urls_of(queue) == [A, B]
     assert (report.past_check, report.new, report.known) == (2, 2, 2)
     assert key(B) in keys.keys
@@ -137,7 +145,9 @@ def test_the_host_limit_counts_what_was_admitted_over_all_intakes(queue: Queue) 
     report = take_in(queue, Keys(), source("1", "n", [*pages(0, 2), B]), max_pages_per_host=3)
     assert report.rejected == {}
     keys = Keys()
-    report = take_in(queue, keys, source("2", "n", [*pages(2, 3), C]), max_pages_per_host=3, chunk_lines=2)
+    report = take_in(
+        queue, keys, source("2", "n", [*pages(2, 3), C]), max_pages_per_host=3, chunk_lines=2
+    )
     assert report.rejected == {"host_limit": 2}
     assert urls_of(queue) == [*pages(0, 1), B, *pages(1, 2), C]
     assert HostCounts(queue.directory).all() == {"a.test": 3, "b.test": 1, "c.test": 1}
@@ -154,7 +164,8 @@ def test_host_counts_are_added_once_a_move(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["http://a.b/", "https://a.b:81/x:y", "http://[::1]/", "http://[::1]:80/a", "http://1.2.3.4/"]
+    "url",
+    ["http://a.b/", "https://a.b:81/x:y", "http://[::1]/", "http://[::1]:80/a", "http://1.2.3.4/"],
 )
 def test_the_host_of_a_line_is_the_host_of_its_url(url: str) -> None:
     assert host_of_line(url.encode()).decode() == host_of(url)
@@ -195,7 +206,9 @@ def test_counts_stay_until_a_segment_has_reported_them(queue: Queue) -> None:
     take_in(queue, Keys(), source("1", "n1", [A]))
     take_in(queue, Keys(), source("2", "n1", [B]))
     assert queue.record().report().new == 2
-    take = held(queue).takes.make(head(1), TakeHeader(take_id="t", run_id="r", iteration=1, folder="3", processes=1))
+    take = held(queue).takes.make(
+        head(1), TakeHeader(take_id="t", run_id="r", iteration=1, folder="3", processes=1)
+    )
     assert queue.record().report().new == 2
     held(queue).takes.advance(take)
     assert queue.record().report().seen == 0
@@ -223,7 +236,14 @@ def test_half_a_source_that_is_gone_is_an_error(queue: Queue) -> None:
 
 def test_a_planned_source_that_is_not_offered_any_more_stays_untaken(queue: Queue) -> None:
     with pytest.raises(StoppedError):
-        take_in(queue, Keys(), source("1", "n1", [A]), source("2", "n1", [B]), chunk_lines=1, stop=lambda: True)
+        take_in(
+            queue,
+            Keys(),
+            source("1", "n1", [A]),
+            source("2", "n1", [B]),
+            chunk_lines=1,
+            stop=lambda: True,
+        )
     take_in(queue, Keys(), source("1", "n1", [A]))
     assert ("2", "n1") not in queue.taken_in()
     take_in(queue, Keys(), source("2", "n1", [B]))
@@ -267,13 +287,17 @@ def test_wrong_bytes_in_a_file_of_an_open_intake_are_named(queue: Queue, name: s
     path.write_bytes(bytes(4) + path.read_bytes()[4:])
     with pytest.raises(QueueError, match=r"journal.*krake fsck --repair"):
         take_in(queue, keys, source("1", "n1", [A, B, C, D]))
-    assert [(one.name, one.where) for one in check_queue(queue.directory, "n1")] == [("intake_short", str(path))]
+    assert [(one.name, one.where) for one in check_queue(queue.directory, "n1")] == [
+        ("intake_short", str(path))
+    ]
     assert repair_queue(held(queue)).lost == (1 if name == "new" else 0)
     take_in(queue, Keys(), source("1", "n1", [A, B, C, D]))
     assert set(urls_of(queue)) == {A, B, C, D}
 
 
-def test_a_journal_that_is_gone_is_named_before_what_it_spoke_of_is_overwritten(queue: Queue) -> None:
+def test_a_journal_that_is_gone_is_named_before_what_it_spoke_of_is_overwritten(
+    queue: Queue,
+) -> None:
     """The keys of these URLs are known: read again, they would be dropped."""
     keys = Keys()
     with pytest.raises(StoppedError):
@@ -309,7 +333,11 @@ def test_an_open_intake_of_before_goes_on(queue: Queue) -> None:
     with pytest.raises(StoppedError):
         take_in(queue, Keys(), source("1", "n1", [A, B, C]), chunk_lines=2, stop=lambda: True)
     path = queue.directory / "intake"
-    value = {name: item for name, item in unsealed(path.read_bytes()).items() if name not in {"sums", "claim_bytes"}}
+    value = {
+        name: item
+        for name, item in unsealed(path.read_bytes()).items()
+        if name not in {"sums", "claim_bytes"}
+    }
     path.write_bytes(sealed_json(value))
     take_in(queue, Keys(), source("1", "n1", [A, B, C]))
     assert urls_of(queue) == [A, B, C]
@@ -335,18 +363,28 @@ def test_a_part_of_a_file_is_a_source(queue: Queue, tmp_path: Path) -> None:
         part = writer.add_part("n2", lines_of([QueuedUrl(B), QueuedUrl(C)]))
 
     def open_part():
-        return io.BytesIO((tmp_path / "outlinks").read_bytes()[part.offset : part.offset + part.length])
+        return io.BytesIO(
+            (tmp_path / "outlinks").read_bytes()[part.offset : part.offset + part.length]
+        )
 
     take_in(queue, Keys(), Source("1", "n9", lambda: read_outlinks(open_part(), count=part.count)))
     assert urls_of(queue) == [B, C]
 
 
-def test_what_was_handed_on_and_waits_here_already_is_not_queued_twice(queue: Queue, tmp_path: Path) -> None:
+def test_what_was_handed_on_and_waits_here_already_is_not_queued_twice(
+    queue: Queue, tmp_path: Path
+) -> None:
     """It may come from a node that divided its queue again, and once more when that node is retired as lost."""
     with ShardedKeyStore([SqliteKeyServer(str(tmp_path / "0.sqlite"))]) as keys:
         keys.create()
         take_in(queue, keys, source("1", "n2", [A, B], "h"))
-        take_in(queue, keys, source("2", "n2", [A, C, C], "h"), source("2", "n3", [B, C, D], "h"), chunk_lines=2)
+        take_in(
+            queue,
+            keys,
+            source("2", "n2", [A, C, C], "h"),
+            source("2", "n3", [B, C, D], "h"),
+            chunk_lines=2,
+        )
         assert urls_of(queue) == [A, B, C, D]
         report = queue.record().pending
         assert (report["seen"], report["new"], report["past_check"]) == (8, 4, 4)
@@ -360,7 +398,9 @@ def test_what_was_handed_on_and_waits_here_already_is_not_queued_twice(queue: Qu
         assert urls_of(queue) == [A], "what waits no more, and is to be crawled again, has its way"
 
 
-def test_of_a_source_read_once_more_only_what_is_nowhere_goes_past_the_key_check(queue: Queue, tmp_path: Path) -> None:
+def test_of_a_source_read_once_more_only_what_is_nowhere_goes_past_the_key_check(
+    queue: Queue, tmp_path: Path
+) -> None:
     """Else everything that other nodes ever handed on would be crawled again: of A to E it is D that is lost."""
     e = "http://e.test/"
     handed = source("1", "n2", [A, B, C, D, C, D], "h")
@@ -375,8 +415,17 @@ def test_of_a_source_read_once_more_only_what_is_nowhere_goes_past_the_key_check
         (queue.directory / "0").write_bytes(b"".join(item.url.encode() + b"\n" for item in kept))
         (queue.directory / "state").write_bytes(b"0\n2\n")
         held(queue).intake.take_in_again()
-        take_in(queue, keys, handed, source("1", "n3", [e], "h"), source("2", "n2", [A], "h"), chunk_lines=2)
-        assert urls_of(queue) == [C, e, D, A], "what comes for the first time has its way past the check"
+        take_in(
+            queue,
+            keys,
+            handed,
+            source("1", "n3", [e], "h"),
+            source("2", "n2", [A], "h"),
+            chunk_lines=2,
+        )
+        assert urls_of(queue) == [C, e, D, A], (
+            "what comes for the first time has its way past the check"
+        )
         held(queue).intake.take_in_again()
         take_in(queue, keys, handed, source("1", "n3", [e], "h"), source("2", "n2", [A], "h"))
         assert urls_of(queue) == [C, e, D, A]

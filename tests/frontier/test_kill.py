@@ -27,7 +27,18 @@ from crawl_lib.seeds import Division, parse_seeds
 from crawl_lib.seeds.inject import inject
 from crawl_lib.storage.local import LocalStorage
 from crawl_lib.urls import Owners, Traps
-from tests.frontier.helpers import KILLED, Keys, hand_made, held, key, run_in_child, snapshot, source, steps_of, take_in
+from tests.frontier.helpers import (
+    KILLED,
+    Keys,
+    hand_made,
+    held,
+    key,
+    run_in_child,
+    snapshot,
+    source,
+    steps_of,
+    take_in,
+)
 from tests.frontier.shares import head
 
 NODES = ("n1", "n2")
@@ -58,7 +69,12 @@ def _prepare(root: Path) -> None:
 
 
 def _prepare_by_hand(root: Path) -> None:
-    first = ["HTTP://A.test/%7ex", "no url", "http://a.test/~x", *(f"http://h{n}.test/" for n in range(8))]
+    first = [
+        "HTTP://A.test/%7ex",
+        "no url",
+        "http://a.test/~x",
+        *(f"http://h{n}.test/" for n in range(8)),
+    ]
     hand_made(root / "n1", first, ["http://b.test/1", "http://a.test/~x"], processed=0)
 
 
@@ -103,7 +119,11 @@ def _intake_with_a_limit(root: Path) -> None:
 def _intake_with_traps(root: Path) -> None:
     """Of eleven months of a calendar four are let in, in two chunks."""
     months = [QueuedUrl(f"http://h0.test/?month={number}", bytes(20)) for number in range(11)]
-    sources = [source("8", "n1", months[:2]), source("8", "n2", [*FOUND[:9], *months]), source("9", "n1", FOUND[9:])]
+    sources = [
+        source("8", "n1", months[:2]),
+        source("8", "n2", [*FOUND[:9], *months]),
+        source("9", "n1", FOUND[9:]),
+    ]
     traps = Traps(TrapsConfig(max_dates=4))
     take_in(_queue(root), _keys(root), *sources, owners=Owners(NODES), chunk_lines=10, traps=traps)
 
@@ -157,7 +177,9 @@ def _prepare_requisites(root: Path) -> None:
     """A queue whose first file is partly processed, with requisites in two files."""
     _prepare(root)
     for folder in ("6", "7"):
-        found = [QueuedUrl(f"http://h.test/{folder}{n}", bytes(20), requisite=n % 2) for n in range(6)]
+        found = [
+            QueuedUrl(f"http://h.test/{folder}{n}", bytes(20), requisite=n % 2) for n in range(6)
+        ]
         take_in(_queue(root), _keys(root), source(folder, "n1", found))
 
 
@@ -171,7 +193,9 @@ def _use_up(root: Path) -> None:
     held(queue).queue.finish_open_move()
     if not (queue.directory / "done").exists():
         if Take.open(queue.directory) is None:
-            held(queue).takes.make(head(99), TakeHeader(take_id="t1", run_id="r", iteration=2, folder="6", processes=1))
+            held(queue).takes.make(
+                head(99), TakeHeader(take_id="t1", run_id="r", iteration=2, folder="6", processes=1)
+            )
         take = Take.open(queue.directory)
         assert take
         held(queue).takes.advance(take)
@@ -184,7 +208,12 @@ def _inject(root: Path) -> None:
     for entry in storage.list("crawl/seeds") if storage.exists("crawl/seeds") else []:
         if entry.name.startswith("."):
             storage.delete(f"crawl/seeds/{entry.name}")
-    inject(CrawlDirectory(storage, "crawl"), "r", parse_seeds("\n".join(FOUND)), Division(NODES, "local"))
+    inject(
+        CrawlDirectory(storage, "crawl"),
+        "r",
+        parse_seeds("\n".join(FOUND)),
+        Division(NODES, "local"),
+    )
 
 
 def _nothing(root: Path) -> None:
@@ -219,7 +248,9 @@ def _start_from(root: Path, prepare: Work) -> None:
     shutil.copytree(prepared, root)
 
 
-def _state_after(root: Path, prepare: Work, work: Work, kill_at: str | None = None) -> dict[str, Any]:
+def _state_after(
+    root: Path, prepare: Work, work: Work, kill_at: str | None = None
+) -> dict[str, Any]:
     _start_from(root, prepare)
     if kill_at is not None:
         assert run_in_child(lambda: work(root), kill_at) == KILLED, kill_at
@@ -232,7 +263,10 @@ def _state_after(root: Path, prepare: Work, work: Work, kill_at: str | None = No
         record["last_move"] = record["pending"].pop("seen") - asked
     if "keys" in found:
         data = found["keys"]
-        names = {key(url): url for url in [*FOUND, *(f"http://old{n // 4}.test/{n % 4}" for n in range(12))]}
+        names = {
+            key(url): url
+            for url in [*FOUND, *(f"http://old{n // 4}.test/{n % 4}" for n in range(12))]
+        }
         cut = [data[at : at + 20] for at in range(0, len(data), 20)]
         found["keys"] = sorted(names.get(item, item.hex()) for item in cut)
     return found
@@ -263,12 +297,25 @@ def test_every_operation_has_the_steps_that_the_protocol_names(tmp_path: Path) -
     """So that the tests above cannot pass by finding nothing."""
     seen = set()
     for number, (prepare, work) in enumerate(OPERATIONS.values()):
-        seen |= {point.partition(":")[0] for point in _kill_points(tmp_path / str(number), prepare, work)}
+        seen |= {
+            point.partition(":")[0] for point in _kill_points(tmp_path / str(number), prepare, work)
+        }
     moves = {"written", "step", "state", "hosts", "hosts_deleted", "record", "done"}
     chunks = {"appended", "journalled", "inserted"}
     wanted = {f"queue.move.{name}" for name in moves} | {f"intake.chunk.{name}" for name in chunks}
-    wanted |= {"intake.planned", "intake.claim.written", "intake.claim.journalled", "intake.claimed"}
-    wanted |= {"adopt.written", "adopt.files_written", "adopt.inserted", "take.written", "take.put_back"}
+    wanted |= {
+        "intake.planned",
+        "intake.claim.written",
+        "intake.claim.journalled",
+        "intake.claimed",
+    }
+    wanted |= {
+        "adopt.written",
+        "adopt.files_written",
+        "adopt.inserted",
+        "take.written",
+        "take.put_back",
+    }
     wanted |= {"rehome.written", "forward.written"}
     wanted |= {"take.leftover", "take.deleted", "inject.written", "inject.renamed"}
     assert wanted <= seen
@@ -278,7 +325,9 @@ def _local_with_others(root: Path) -> None:
     _intake(root, "local", others=OTHERS)
 
 
-def test_local_routing_killed_anywhere_loses_nothing_and_doubles_only_what_it_counts(tmp_path: Path) -> None:
+def test_local_routing_killed_anywhere_loses_nothing_and_doubles_only_what_it_counts(
+    tmp_path: Path,
+) -> None:
     """Only a first, definite answer may drop a URL; what a second sending keeps is counted as unsure."""
     root = tmp_path / "root"
     unbroken = _state_after(root, _prepare, _local_with_others)
@@ -304,7 +353,12 @@ def test_a_second_kill_while_a_move_is_finished_changes_nothing(tmp_path: Path) 
     root = tmp_path / "root"
     unbroken = _state_after(root, _prepare_take, _advance)
     for first in ("queue.move.step:2", "queue.move.written", "queue.move.state"):
-        for second in ("queue.move.step:1", "queue.move.step:3", "queue.move.state", "queue.move.record"):
+        for second in (
+            "queue.move.step:1",
+            "queue.move.step:3",
+            "queue.move.state",
+            "queue.move.record",
+        ):
             _start_from(root, _prepare_take)
             assert run_in_child(lambda: _advance(root), first) == KILLED
             assert run_in_child(lambda: _advance(root), second) == KILLED

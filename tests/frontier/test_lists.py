@@ -36,7 +36,10 @@ from tests.frontier.shares import head
 
 URLS = [f"http://{host}.example/{page}" for page in range(3) for host in "abc"]
 EARLIER = Earlier("7/node-a", "x.warc.gz", 9, 1.5, "00ff" * 10, '"a\tb\\n\u2028"', "yesterday")
-LISTED = [QueuedUrl(u, b"v" * 20, 2, 0, '{"a": "b"}', list_name="retry-1-x", earlier=EARLIER.to_text()) for u in URLS]
+LISTED = [
+    QueuedUrl(u, b"v" * 20, 2, 0, '{"a": "b"}', list_name="retry-1-x", earlier=EARLIER.to_text())
+    for u in URLS
+]
 NAMES = st.sampled_from(["", "retry-1795000000-0123456789ab", "17-2"])
 CAPTURES = st.builds(
     Earlier,
@@ -51,7 +54,12 @@ CAPTURES = st.builds(
 
 
 PLACE = {"segment": "7/a", "file": "x", "offset": 1, "time": 1}
-WRONG: tuple[dict[str, Any], ...] = ({"time": 1e300}, {"time": -1}, {"digest": "00ff"}, {"digest": "x" * 40})
+WRONG: tuple[dict[str, Any], ...] = (
+    {"time": 1e300},
+    {"time": -1},
+    {"digest": "00ff"},
+    {"digest": "x" * 40},
+)
 ODD = [json.dumps({**PLACE, **wrong}) for wrong in WRONG]
 
 
@@ -95,7 +103,11 @@ def queue(tmp_path: Path) -> Queue:
 
 
 def listed(queue: Queue) -> set[str]:
-    found = {queued.url: Earlier.of(queued.earlier) for queued in queue if queued.list_name == "retry-1-x"}
+    found = {
+        queued.url: Earlier.of(queued.earlier)
+        for queued in queue
+        if queued.list_name == "retry-1-x"
+    }
     assert set(found.values()) <= {EARLIER}
     return set(found)
 
@@ -117,7 +129,9 @@ def test_an_earlier_capture_there_and_back(capture: Earlier) -> None:
     assert not set("\t\n\r") & set(capture.to_text())
 
 
-@pytest.mark.parametrize("text", ["", "null", "[1]", "{", '{"segment": "7/a", "file": "x"}', '{"segment": 1}', *ODD])
+@pytest.mark.parametrize(
+    "text", ["", "null", "[1]", "{", '{"segment": "7/a", "file": "x"}', '{"segment": 1}', *ODD]
+)
 def test_what_names_no_capture_makes_the_visit_one_without_conditions(text: str) -> None:
     assert Earlier.of(text) is None
 
@@ -136,7 +150,9 @@ def test_the_mark_survives_the_take_what_is_left_over_and_what_is_tried_again(qu
     assert len(listed(queue)) == 8
 
 
-def test_it_survives_rehoming_and_the_next_owner_takes_it_in_past_the_key_check(queue: Queue, tmp_path: Path) -> None:
+def test_it_survives_rehoming_and_the_next_owner_takes_it_in_past_the_key_check(
+    queue: Queue, tmp_path: Path
+) -> None:
     owners = Owners(["node-a", "node-b", "node-c"])
     assert (moved := held(queue).rewrites.rehome(owners)) > 0
     lines = list(queue.handed_on())
@@ -144,7 +160,11 @@ def test_it_survives_rehoming_and_the_next_owner_takes_it_in_past_the_key_check(
     assert all(map(is_listed, lines))
     other = Queue(tmp_path / "node-b", "node-b")
     other.directory.mkdir()
-    take_in(other, AllCrawled(), source("9", "node-a", [decode_line(line)[0] for line in lines], HANDED_ON))
+    take_in(
+        other,
+        AllCrawled(),
+        source("9", "node-a", [decode_line(line)[0] for line in lines], HANDED_ON),
+    )
     assert len(listed(other)) == moved
 
 
@@ -183,7 +203,9 @@ def test_what_waits_is_not_queued_again_and_after_a_loss_all_is(queue: Queue) ->
     held(queue.directory).takes.close()
     held(queue).intake.take_in_again()
     take_in(queue, AllCrawled(), again, handed)
-    assert listed(queue) == set(URLS), "and a line that was handed on otherwise is dropped: its page was crawled"
+    assert listed(queue) == set(URLS), (
+        "and a line that was handed on otherwise is dropped: its page was crawled"
+    )
     assert len(urls_of(queue)) == 9
 
 
@@ -194,20 +216,30 @@ def test_it_is_not_counted_again_for_its_host(tmp_path: Path) -> None:
     counts = HostCounts(queue.directory).all()
     held(queue).takes.advance(held(queue).takes.make(head(9), TakeHeader("t", "r", 1, "9", 1)))
     held(queue.directory).takes.close()
-    report = take_in(queue, AllCrawled(), source("x", "lists", LISTED, HANDED_ON), max_pages_per_host=3)
+    report = take_in(
+        queue, AllCrawled(), source("x", "lists", LISTED, HANDED_ON), max_pages_per_host=3
+    )
     assert (report.new, report.rejected) == (9, {})
     assert HostCounts(queue.directory).all() == counts
 
 
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=30), *[st.integers(0, 8)] * 3)
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=30),
+    *[st.integers(0, 8)] * 3,
+)
 def test_of_what_no_list_asked_for_no_more_than_allowed_is_taken(
     lines: list[tuple[str, bool]], size: int, new: int, of_host: int
 ) -> None:
     """And the batch is full where there is enough for it."""
-    urls = [QueuedUrl(f"http://{host}.example/{n}", list_name="x" * one) for n, (host, one) in enumerate(lines)]
+    urls = [
+        QueuedUrl(f"http://{host}.example/{n}", list_name="x" * one)
+        for n, (host, one) in enumerate(lines)
+    ]
     pairs = [(queued.url.encode(), encode_meta(queued)) for queued in urls]
     shares = Shares(size, lambda host: max(1, of_host), None, 100, 0.0, 0.0, min(size, new))
-    taken = [queued for queued, is_taken in zip(urls, choose(pairs, shares), strict=False) if is_taken]
+    taken = [
+        queued for queued, is_taken in zip(urls, choose(pairs, shares), strict=False) if is_taken
+    ]
     of_lists = sum(bool(queued.list_name) for queued in urls)
     assert sum(not queued.list_name for queued in taken) <= new
     assert len(taken) == min(size, of_lists + min(new, len(urls) - of_lists))

@@ -24,7 +24,9 @@ def lock(path: Path, timeout_s: float = 0.0, **options) -> NodeLock:
 def test_a_second_holder_is_refused_and_told_who_has_it(tmp_path: Path) -> None:
     with lock(tmp_path, what="crawl of iteration 3"):
         told: list[str] = []
-        with pytest.raises(LockedError, match=f"node node-a is locked by process {os.getpid()} on .*iteration 3"):
+        with pytest.raises(
+            LockedError, match=f"node node-a is locked by process {os.getpid()} on .*iteration 3"
+        ):
             lock(tmp_path, 0.35, on_wait=told.append, report_interval_s=0.1).__enter__()
         assert told
         assert str(os.getpid()) in told[0]
@@ -39,7 +41,9 @@ CHANGES: dict[str, Callable[[NodeHome], object]] = {
     "write_record": lambda home: home.queue.write_record(Record()),
     "write_lines": lambda home: home.queue.write_lines("new", []),
     "finish_open_move": lambda home: home.queue.finish_open_move(),
-    "change": lambda home: home.queue.change(Change(move_id="m", state=State(), record=Record(), ours=True)),
+    "change": lambda home: home.queue.change(
+        Change(move_id="m", state=State(), record=Record(), ours=True)
+    ),
     "take": lambda home: home.takes.write(TAKE.header, []),
     "leave_over": lambda home: home.takes.leave_over(TAKE, [0]),
     "write_scope": lambda home: home.takes.write_scope(TAKE, ["h.example"]),
@@ -64,7 +68,9 @@ def files_of(directory: Path) -> dict[str, bytes]:
 def test_waiting_ends_when_the_holder_does(tmp_path: Path) -> None:
     first = lock(tmp_path)
     first.__enter__()
-    ends = lock(tmp_path, 60, on_wait=lambda text: first.__exit__(None, None, None), report_interval_s=0.0)
+    ends = lock(
+        tmp_path, 60, on_wait=lambda text: first.__exit__(None, None, None), report_interval_s=0.0
+    )
     with ends, pytest.raises(LockedError):
         lock(tmp_path).__enter__()
 
@@ -72,7 +78,9 @@ def test_waiting_ends_when_the_holder_does(tmp_path: Path) -> None:
 def test_children_that_inherit_the_descriptor_keep_the_lock(tmp_path: Path) -> None:
     with lock(tmp_path) as home:
         child = subprocess.Popen(
-            [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE, pass_fds=[home.lock.fileno()]
+            [sys.executable, "-c", "import sys; sys.stdin.read()"],
+            stdin=subprocess.PIPE,
+            pass_fds=[home.lock.fileno()],
         )
     try:
         with pytest.raises(LockedError):
@@ -86,7 +94,9 @@ def test_children_that_inherit_the_descriptor_keep_the_lock(tmp_path: Path) -> N
 
 def test_other_children_do_not_keep_it(tmp_path: Path) -> None:
     with lock(tmp_path):
-        child = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+        child = subprocess.Popen(
+            [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
+        )
     with lock(tmp_path):
         child.communicate()
 
@@ -96,7 +106,9 @@ def test_a_path_that_cannot_be_is_named(tmp_path: Path) -> None:
         lock(tmp_path / "no").__enter__()
 
 
-def test_a_file_system_that_cannot_lock_is_an_error_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_that_cannot_lock_is_an_error_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(descriptor: int, kind: int) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 

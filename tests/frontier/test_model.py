@@ -55,10 +55,18 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(counts=st.lists(st.integers(0, 5), max_size=3), again=st.booleans(), local=st.booleans())
     def take_in(self, counts: list[int], again: bool, local: bool) -> None:
         batches = [self._fresh(count) for count in counts]
-        known = [f"http://h{n % 3}.test/{n}" for n in range(min(self.urls - sum(counts), 3))] if again else []
+        known = (
+            [f"http://h{n % 3}.test/{n}" for n in range(min(self.urls - sum(counts), 3))]
+            if again
+            else []
+        )
         self.folders += 1
-        sources = [source(str(self.folders), str(n), urls) for n, urls in enumerate([known, *batches])]
-        take_in(self.queue, self.keys, *sources, routing="local" if local else "host", chunk_lines=4)
+        sources = [
+            source(str(self.folders), str(n), urls) for n, urls in enumerate([known, *batches])
+        ]
+        take_in(
+            self.queue, self.keys, *sources, routing="local" if local else "host", chunk_lines=4
+        )
         self.model += [url for urls in batches for url in urls]
 
     # A task takes in before it takes, and an intake adopts what people wrote.
@@ -82,18 +90,30 @@ class QueueMachine(RuleBasedStateMachine):
         """What a take has of the queue's head, and what it passed over."""
         chosen = {*positions_of(taken.header.runs)}
         looked_at = list(enumerate(self.model[: taken.header.looked_at]))
-        return [url for at, url in looked_at if at in chosen], [url for at, url in looked_at if at not in chosen]
+        return [url for at, url in looked_at if at in chosen], [
+            url for at, url in looked_at if at not in chosen
+        ]
 
     @precondition(lambda self: self._opened() is not None)
-    @rule(data=st.data(), again=st.booleans(), wait_s=st.sampled_from(WAITS_S), kill_at=st.sampled_from(KILLS))
+    @rule(
+        data=st.data(),
+        again=st.booleans(),
+        wait_s=st.sampled_from(WAITS_S),
+        kill_at=st.sampled_from(KILLS),
+    )
     def advance(self, data: st.DataObject, again: bool, wait_s: int, kill_at: str | None) -> None:
         taken = self._opened()
         assert taken
-        ends = data.draw(st.lists(st.sampled_from("lfd"), min_size=taken.count, max_size=taken.count))
+        ends = data.draw(
+            st.lists(st.sampled_from("lfd"), min_size=taken.count, max_size=taken.count)
+        )
         left, failed = ([at for at, end in enumerate(ends) if end == wanted] for wanted in "lf")
 
         def work() -> None:
-            tried = (replace(one, retries=one.retries + 1, due=self.now + wait_s) for one in taken.select(failed))
+            tried = (
+                replace(one, retries=one.retries + 1, due=self.now + wait_s)
+                for one in taken.select(failed)
+            )
             held(self.queue).takes.advance(taken, taken.select(left), tried)
 
         if kill_at is not None:
@@ -125,7 +145,11 @@ class QueueMachine(RuleBasedStateMachine):
         made = hand_made(
             self.root / "made", [*gone, *model[: cut + 1]], model[cut + 1 :], processed=len(gone)
         ).directory
-        old = {path.name: path.read_bytes() for path in self.queue.directory.iterdir() if path.name.isdecimal()}
+        old = {
+            path.name: path.read_bytes()
+            for path in self.queue.directory.iterdir()
+            if path.name.isdecimal()
+        }
         new = {path.name: path.read_bytes() for path in made.iterdir()}
         changed = {name for name, content in old.items() if new.get(name, content) != content}
         if (self.queue.directory / "state").read_bytes() == new["state"]:
@@ -135,7 +159,9 @@ class QueueMachine(RuleBasedStateMachine):
         shutil.copytree(made, self.queue.directory, dirs_exist_ok=True)
         shutil.rmtree(made)
         self.model = model
-        equal = {url for name in old.keys() & new.keys() - changed for url in old[name].decode().split()}
+        equal = {
+            url for name in old.keys() & new.keys() - changed for url in old[name].decode().split()
+        }
         self.tries = Counter({url: tries for url, tries in self.tries.items() if url in equal})
         self.dues = {url: due for url, due in self.dues.items() if url in equal}
 

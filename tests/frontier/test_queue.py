@@ -73,7 +73,9 @@ def test_a_used_up_queue_is_an_empty_queue_again(queue: Queue) -> None:
     held(queue).takes.advance(take(queue, 9))
     held(queue.directory).takes.close()
     assert (queue.directory / "state").read_bytes() == b"0\n0\n"
-    assert [path.name for path in sorted(queue.directory.iterdir()) if path.name[0].isdigit()] == ["0"]
+    assert [path.name for path in sorted(queue.directory.iterdir()) if path.name[0].isdigit()] == [
+        "0"
+    ]
     fill(queue, ["http://a.test/"], "2")
     assert (queue.directory / "state").read_bytes() == b"0\n1\n"
     assert (queue.directory / "0").read_bytes() == b"http://a.test/\n"
@@ -99,11 +101,16 @@ def test_a_take_may_span_files_which_then_go_and_the_others_move_down(queue: Que
     held(queue.directory).takes.close()
     assert not (queue.directory / "5").exists()
     held(queue).takes.advance(take(queue, 5, "u"))
-    assert (queue.directory / "state").read_bytes() == b"0\n10\n10\n3\n", "a file used up exactly is deleted"
+    assert (queue.directory / "state").read_bytes() == b"0\n10\n10\n3\n", (
+        "a file used up exactly is deleted"
+    )
 
 
 def test_meta_travels_with_its_url(queue: Queue) -> None:
-    items = [QueuedUrl(f"http://a.test/{n}", bytes([n] * 20), n, n % 3, f'{{"n": "{n}"}}') for n in range(1, 9)]
+    items = [
+        QueuedUrl(f"http://a.test/{n}", bytes([n] * 20), n, n % 3, f'{{"n": "{n}"}}')
+        for n in range(1, 9)
+    ]
     take_in(queue, Keys(), source("1", "n", items))
     assert list(queue) == items
     first = take(queue, 5)
@@ -168,7 +175,9 @@ def test_a_take_and_a_scope_of_before_are_read_and_stay_as_they_are(queue: Queue
     assert opened.scope() == ["a.test", "b.test"]
     assert [item.queued.url for item in opened.urls()] == numbered(0, 3)
     held(queue.directory).takes.write(opened.header, opened.lines())
-    assert Take.open(queue.directory) == opened, "one that a repair writes again has no digest either"
+    assert Take.open(queue.directory) == opened, (
+        "one that a repair writes again has no digest either"
+    )
 
 
 def test_a_scope_with_a_wrong_bit_cut_or_emptied_is_damage(queue: Queue) -> None:
@@ -190,7 +199,9 @@ def test_a_scope_with_a_wrong_bit_cut_or_emptied_is_damage(queue: Queue) -> None
             opened.scope()
 
 
-@pytest.mark.parametrize("bit", sorted(set(range(56)) - {48}))  # of the last newline: another white space
+@pytest.mark.parametrize(
+    "bit", sorted(set(range(56)) - {48})
+)  # of the last newline: another white space
 def test_a_wrong_bit_in_state_is_damage_and_the_repair_knows_better(queue: Queue, bit: int) -> None:
     """A person's edit begins with 0: a bit that makes line 1 another number would skip URLs, or fetch them twice."""
     urls = numbered(0, 10)
@@ -257,8 +268,12 @@ def test_the_leftover_is_known_by_its_take(queue: Queue) -> None:
         ("\xff\xfe\n3\n", "line 1 is not a number"),
     ],
 )
-def test_a_state_that_lies_is_named_with_the_command_that_repairs_it(tmp_path: Path, text: str, problem: str) -> None:
-    queue = hand_made(tmp_path / "node-a", ["http://a.test/1", "http://a.test/2", "http://a.test/3"])
+def test_a_state_that_lies_is_named_with_the_command_that_repairs_it(
+    tmp_path: Path, text: str, problem: str
+) -> None:
+    queue = hand_made(
+        tmp_path / "node-a", ["http://a.test/1", "http://a.test/2", "http://a.test/3"]
+    )
     (queue.directory / "state").write_text(text, encoding="latin-1")
     with pytest.raises(QueueError, match="krake fsck --repair") as caught:
         queue.state()
@@ -301,7 +316,9 @@ def test_half_a_url_at_the_end_of_a_file_is_not_adopted(queue: Queue, bytes_lost
     report = repair_queue(held(queue))
     assert report.lost == 1
     assert any("line 3 is cut" in line for line in report.done)
-    assert (queue.directory / "0.broken").read_bytes() == data.splitlines()[-1][: 1 - bytes_lost or None] + b"\n"
+    assert (queue.directory / "0.broken").read_bytes() == data.splitlines()[-1][
+        : 1 - bytes_lost or None
+    ] + b"\n"
     assert urls_of(queue) == numbered(0, 2)
     assert repair_queue(held(queue)).lost == 0, "again: nothing more is cut"
     take_in(queue, Keys(), source("1", "n", numbered(0, 3)))
@@ -309,7 +326,11 @@ def test_half_a_url_at_the_end_of_a_file_is_not_adopted(queue: Queue, bytes_lost
 
 
 def test_a_cut_file_keeps_how_far_it_was_processed_and_its_meta(queue: Queue) -> None:
-    take_in(queue, Keys(), source("1", "n", [QueuedUrl(url, bytes(20), n) for n, url in enumerate(numbered(0, 6), 1)]))
+    take_in(
+        queue,
+        Keys(),
+        source("1", "n", [QueuedUrl(url, bytes(20), n) for n, url in enumerate(numbered(0, 6), 1)]),
+    )
     held(queue).takes.advance(take(queue, 2))
     held(queue.directory).takes.close()
     (queue.directory / "0").write_bytes((queue.directory / "0").read_bytes()[:-4])
@@ -353,7 +374,9 @@ def test_directories_are_made_below_an_existing_parent_only(tmp_path: Path) -> N
 
 
 def test_repair_counts_what_is_there_and_keeps_the_position_where_it_may(tmp_path: Path) -> None:
-    queue = hand_made(tmp_path / "n", ["http://a.test/1", "http://a.test/2"], ["http://a.test/3"], processed=1)
+    queue = hand_made(
+        tmp_path / "n", ["http://a.test/1", "http://a.test/2"], ["http://a.test/3"], processed=1
+    )
     (queue.directory / "1").rename(queue.directory / "4")
     with pytest.raises(QueueError):
         queue.state()
@@ -361,13 +384,17 @@ def test_repair_counts_what_is_there_and_keeps_the_position_where_it_may(tmp_pat
     assert report.state == queue.state() == State(0, (2,))
     assert urls_of(queue) == ["http://a.test/2", "http://a.test/3"]
     (queue.directory / "state").write_text("1\n7\n1\n")
-    assert repair_queue(held(queue)).state == State(0, (2,)), "a position in another file 0 means nothing"
+    assert repair_queue(held(queue)).state == State(0, (2,)), (
+        "a position in another file 0 means nothing"
+    )
     (queue.directory / "state").unlink()
     assert repair_queue(held(queue)).state == State(0, (2,))
 
 
 def test_repair_does_not_believe_a_meta_that_does_not_fit(queue: Queue) -> None:
-    take_in(queue, Keys(), source("1", "n", [QueuedUrl(url, bytes(20), 4) for url in numbered(0, 3)]))
+    take_in(
+        queue, Keys(), source("1", "n", [QueuedUrl(url, bytes(20), 4) for url in numbered(0, 3)])
+    )
     meta = queue.directory / "0.meta"
     meta.write_bytes(meta.read_bytes().partition(b"\n")[2])
     done = repair_queue(held(queue)).done
@@ -449,7 +476,9 @@ def test_repair_lets_nothing_go_for_a_take_that_is_not_next(queue: Queue) -> Non
 
 def test_a_move_that_does_not_fit_its_files_is_set_aside_by_repair(queue: Queue) -> None:
     fill(queue, numbered(0, 3))
-    (queue.directory / "move").write_bytes(Move("x", ((Step("1", 1, "0"),),), "0\n1\n", {}).to_bytes())
+    (queue.directory / "move").write_bytes(
+        Move("x", ((Step("1", 1, "0"),),), "0\n1\n", {}).to_bytes()
+    )
     with pytest.raises(QueueError, match="krake fsck --repair"):
         fill(queue, ["http://a.test/"], "2")
     repair_queue(held(queue))
@@ -488,10 +517,16 @@ def test_a_copy_made_within_a_move_does_not_hand_on_again(
         queue.directory.rename(kept)
         shutil.copytree(kept, queue.directory)
         before = sorted(path.name for path in queue.directory.iterdir())
-        with pytest.raises(QueueError, match=r"the open move deletes `handed_on`.*copied.*krake fsck --repair"):
+        with pytest.raises(
+            QueueError, match=r"the open move deletes `handed_on`.*copied.*krake fsck --repair"
+        ):
             held(queue).takes.advance(begun)
-        assert sorted(path.name for path in queue.directory.iterdir()) == before, "nothing is done by halves"
-        assert "move_impossible" in {finding.name for finding in check_queue(queue.directory, queue.node)}
+        assert sorted(path.name for path in queue.directory.iterdir()) == before, (
+            "nothing is done by halves"
+        )
+        assert "move_impossible" in {
+            finding.name for finding in check_queue(queue.directory, queue.node)
+        }
         repair_queue(held(queue))
     opened = Take.open(queue.directory)
     assert opened
@@ -508,7 +543,9 @@ def test_a_move_that_a_killed_task_left_is_made_durable_before_it_is_carried_out
     killed_within_a_move(queue, take(queue, 3), monkeypatch)
     done: list[str] = []
     fsync_dir, step = move.fsync_dir, move._do
-    monkeypatch.setattr(move, "fsync_dir", lambda directory: (done.append("fsync"), fsync_dir(directory)))
+    monkeypatch.setattr(
+        move, "fsync_dir", lambda directory: (done.append("fsync"), fsync_dir(directory))
+    )
     monkeypatch.setattr(move, "_do", lambda *what: (done.append("step"), step(*what)))
     assert held(queue).queue.finish_open_move()
     assert done[:2] == ["fsync", "step"]
@@ -522,12 +559,17 @@ def test_the_record_says_the_digest_of_each_meta_that_krake_wrote(queue: Queue) 
     for size, files in ((2, 2), (3, 1)):
         held(queue).takes.advance(take(queue, size, f"t{size}"))
         held(queue.directory).takes.close()
-        metas = [sha1((queue.directory / f"{number}.meta").read_bytes()).hexdigest() for number in range(files)]
+        metas = [
+            sha1((queue.directory / f"{number}.meta").read_bytes()).hexdigest()
+            for number in range(files)
+        ]
         assert queue.record().metas == tuple(metas)
     fill(queue, numbered(7, 2), "3")
     assert queue.record().metas[1] == sha1((queue.directory / "1.meta").read_bytes()).hexdigest()
     assert [one.name for one in check_queue(queue.directory, "node-a")] == []
-    (queue.directory / "1.meta").write_bytes((queue.directory / "1.meta").read_bytes().replace(b"0", b"1", 1))
+    (queue.directory / "1.meta").write_bytes(
+        (queue.directory / "1.meta").read_bytes().replace(b"0", b"1", 1)
+    )
     assert [one.name for one in check_queue(queue.directory, "node-a")] == ["meta_changed"]
     repair_queue(held(queue))
     assert check_queue(queue.directory, "node-a") == []
@@ -536,14 +578,18 @@ def test_the_record_says_the_digest_of_each_meta_that_krake_wrote(queue: Queue) 
 def test_a_wrong_byte_in_what_waits_next_to_the_queue_is_found(queue: Queue) -> None:
     hand_made(queue.directory, numbered(0, 12))
     keys = Keys(down=[sha1(b"http://late.test/").digest()])
-    take_in(queue, keys, source("1", "n", ["http://late.test/"]), owners=Owners(["node-a", "node-b"]))
+    take_in(
+        queue, keys, source("1", "n", ["http://late.test/"]), owners=Owners(["node-a", "node-b"])
+    )
     assert check_queue(queue.directory, "node-a") == []
     for name in ("undecided", "handed_on", "scope_added"):
         path = queue.directory / name
         data = path.read_bytes()
         for damaged in (data.replace(b"t", b"u", 1), data + data, None):
             path.unlink() if damaged is None else path.write_bytes(damaged)
-            assert [one.name for one in check_queue(queue.directory, "node-a")] == [f"{name}_damaged"]
+            assert [one.name for one in check_queue(queue.directory, "node-a")] == [
+                f"{name}_damaged"
+            ]
         path.write_bytes(data)
     for name in ("undecided", "handed_on", "scope_added"):
         (queue.directory / name).unlink()
@@ -571,7 +617,9 @@ def test_a_wrong_byte_in_a_file_that_an_open_move_needs_is_found(
     path = queue.directory / name
     path.write_bytes(path.read_bytes().replace(b"1" if name != "new.meta" else b"0", b"3", 1))
     found = [one.name for one in check_queue(queue.directory, "node-a")]
-    assert found == [{"new.hosts": "move_impossible", "new": "data_changed", "new.meta": "meta_changed"}[name]]
+    assert found == [
+        {"new.hosts": "move_impossible", "new": "data_changed", "new.meta": "meta_changed"}[name]
+    ]
     if name == "new.hosts":
         with pytest.raises(QueueError, match=r"new.hosts.*krake fsck --repair"):
             held(queue).queue.finish_open_move()

@@ -33,7 +33,9 @@ def handed(queue: Queue) -> list[str]:
 
 
 @pytest.mark.parametrize("nodes", [["n1", "n2"], ["n1", "n2", "n3"], ["n2"], ["n1"]])
-def test_each_url_stays_or_goes_to_its_owner_with_all_that_is_known_of_it(nodes: list[str], tmp_path: Path) -> None:
+def test_each_url_stays_or_goes_to_its_owner_with_all_that_is_known_of_it(
+    nodes: list[str], tmp_path: Path
+) -> None:
     queue = filled(tmp_path / "n1", URLS[:15], URLS[15:])
     owners = Owners(nodes)
     mine = [url for url in URLS if owners.owner(host_of(url)) == "n1"]
@@ -44,7 +46,9 @@ def test_each_url_stays_or_goes_to_its_owner_with_all_that_is_known_of_it(nodes:
     for line in queue.handed_on():
         assert decode_line(line)[1] == "h"
         assert decode_line(line)[0].depth == 3
-    assert all((item.via, item.depth, item.metadata) == (bytes(20), 3, '{"a": "b"}') for item in queue)
+    assert all(
+        (item.via, item.depth, item.metadata) == (bytes(20), 3, '{"a": "b"}') for item in queue
+    )
     assert queue.record().report().handed_on == len(theirs)
     assert queue.is_ours()
     assert not [path.name for path in queue.directory.iterdir() if path.name.startswith("rehomed")]
@@ -55,7 +59,9 @@ def test_each_url_stays_or_goes_to_its_owner_with_all_that_is_known_of_it(nodes:
 def test_a_queue_partly_processed_keeps_what_is_processed_away(tmp_path: Path) -> None:
     queue = filled(tmp_path / "n1", ["http://a.test/", "http://b.test/"])
     held(queue).takes.advance(
-        held(queue).takes.make(head(1), TakeHeader(take_id="t", run_id="r", iteration=1, folder="1", processes=1))
+        held(queue).takes.make(
+            head(1), TakeHeader(take_id="t", run_id="r", iteration=1, folder="1", processes=1)
+        )
     )
     held(queue.directory).takes.close()
     held(queue).rewrites.rehome(Owners(["n2"]))
@@ -74,7 +80,9 @@ def test_nothing_is_read_again_until_something_else_comes(tmp_path: Path) -> Non
         return Source(folder, "n1", lambda: lines_of([QueuedUrl(f"{foreign}?{folder}")]), nodes)
 
     take_in(queue, Keys(), late("8", ("n2", "n1")))
-    assert held(queue).rewrites.rehome(owners) == 0, "it was divided among these nodes, so it is this one's"
+    assert held(queue).rewrites.rehome(owners) == 0, (
+        "it was divided among these nodes, so it is this one's"
+    )
     take_in(queue, Keys(), late("9", ("n1",)))
     assert held(queue).rewrites.rehome(owners) == 2
     assert handed(queue) == [*before, f"{foreign}?8", f"{foreign}?9"]
@@ -98,7 +106,9 @@ def test_with_local_routing_all_stays_and_a_later_change_looks_again(tmp_path: P
     assert held(queue).rewrites.rehome(Owners(["n2"])) == len(URLS)
 
 
-def test_a_queue_made_by_hand_waits_for_its_adoption_and_an_open_move_is_finished_first(tmp_path: Path) -> None:
+def test_a_queue_made_by_hand_waits_for_its_adoption_and_an_open_move_is_finished_first(
+    tmp_path: Path,
+) -> None:
     queue = hand_made(tmp_path / "n1", ["HTTP://A.test"])
     assert held(queue).rewrites.rehome(Owners(["n2"])) == 0
     take_in(queue, Keys())
@@ -108,7 +118,10 @@ def test_a_queue_made_by_hand_waits_for_its_adoption_and_an_open_move_is_finishe
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.sets(st.sampled_from(["n1", "n2", "n3", "n4"]), min_size=1), max_size=5), st.integers(0, 12))
+@given(
+    st.lists(st.sets(st.sampled_from(["n1", "n2", "n3", "n4"]), min_size=1), max_size=5),
+    st.integers(0, 12),
+)
 def test_no_list_of_changes_loses_or_doubles_a_url(changes: list[set[str]], taken: int) -> None:
     import tempfile  # noqa: PLC0415 - a fresh directory for each example
 

@@ -15,7 +15,9 @@ from tests.frontier.test_fairness import make_queue, pages, shares, take
 
 def taken(directory: Path) -> Path:
     """A take with a gap: of seven lines four were taken."""
-    queue = make_queue(directory, [*pages("greedy.test", 5), *pages("b.test", 3), *pages("greedy.test", 9, 5)])
+    queue = make_queue(
+        directory, [*pages("greedy.test", 5), *pages("b.test", 3), *pages("greedy.test", 9, 5)]
+    )
     found = take(queue, shares(4, 2))
     assert (found.header.looked_at, found.header.runs) == (7, [(0, 2), (5, 7)])
     return found.path

@@ -19,7 +19,9 @@ def written(stem: Path, lists: list[list[int]], degrees: list[int] | None = None
     successors = np.array([node for some in lists for node in some], np.int32)
     blocks = (successors[first : first + 3] for first in range(0, len(successors), 3))
     with ExitStack() as stack:
-        files = {name: stack.enter_context(Path(f"{stem}.{name}").open("wb")) for name in BV_SUFFIXES}
+        files = {
+            name: stack.enter_context(Path(f"{stem}.{name}").open("wb")) for name in BV_SUFFIXES
+        }
         counts = np.array([len(some) for some in lists] if degrees is None else degrees, np.int32)
         write_bv(files, counts, Neighbours(blocks), Progress(Work(), "bv", 0, "arcs"))
     return stem
@@ -32,7 +34,9 @@ def random_lists(nodes: int, arcs: int, seed: int) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("items", [1, 2, 7, 64, 1 << 19])
-def test_a_graph_is_read_as_it_was_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, items: int) -> None:
+def test_a_graph_is_read_as_it_was_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, items: int
+) -> None:
     monkeypatch.setattr(bv, "BLOCK_ITEMS", items)
     lists = random_lists(60, 500, seed=1)
     lists[5], lists[6], lists[59] = [], list(range(60)), [0, 59]
@@ -44,7 +48,9 @@ def test_a_graph_is_read_as_it_was_written(monkeypatch: pytest.MonkeyPatch, tmp_
     ]
 
 
-@pytest.mark.parametrize("lists", [[], [[]], [[0]], [[]] * 9, [[1], []], [[], [0]], [[0, 1 << 20, (1 << 31) - 2]]])
+@pytest.mark.parametrize(
+    "lists", [[], [[]], [[0]], [[]] * 9, [[1], []], [[], [0]], [[0, 1 << 20, (1 << 31) - 2]]]
+)
 def test_graphs_of_few_nodes_and_arcs(tmp_path: Path, lists: list[list[int]]) -> None:
     stem = written(tmp_path / "graph", lists)
     assert read_bv(stem) == lists

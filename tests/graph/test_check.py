@@ -20,7 +20,11 @@ URLS = [f"http://h.example/{number}" for number in range(9)]
 
 @pytest.fixture
 def folder(storage: Storage, config: Config, crawl: CrawlMaker) -> Path:
-    crawl.segment("1", "node-a", [Capture(url, url.encode(), links=URLS[:: n + 1]) for n, url in enumerate(URLS)])
+    crawl.segment(
+        "1",
+        "node-a",
+        [Capture(url, url.encode(), links=URLS[:: n + 1]) for n, url in enumerate(URLS)],
+    )
     export_pages(stores_on(storage, config), name="x", segments=crawl.segments)
     link_export(stores_on(storage, config), name="x")
     finalize_export(stores_on(storage, config), name="x")
@@ -45,14 +49,18 @@ def test_every_byte_of_a_file_that_the_others_make_is_compared(
         (folder / file).write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         [finding] = check_export(stores_on(storage, config), "x")
         assert (finding.name, finding.where) == (name, f"export/x/{file}")
-        assert finding.problem.startswith(f"byte {at} is not what the other files of the export make it")
+        assert finding.problem.startswith(
+            f"byte {at} is not what the other files of the export make it"
+        )
     for size in (whole + b"\0", whole[:-1]):
         (folder / file).write_bytes(size)
         [finding] = check_export(stores_on(storage, config), "x", full=False)
         assert (finding.name, finding.where) == (name, f"export/x/{file}")
 
 
-def test_a_damaged_table_takes_no_whole_file_with_it(folder: Path, storage: Storage, config: Config) -> None:
+def test_a_damaged_table_takes_no_whole_file_with_it(
+    folder: Path, storage: Storage, config: Config
+) -> None:
     """Nor is what is not there yet said to be of so many bytes."""
     arcs = (folder / "arcs-out.parquet").read_bytes()
     (folder / "arcs-out.parquet").write_bytes(arcs[:-4] + b"none")
@@ -65,11 +73,15 @@ def test_a_damaged_table_takes_no_whole_file_with_it(folder: Path, storage: Stor
     assert finding.problem == "has 5 bytes, and 9 pages need 108"
 
 
-def test_inputs_with_another_byte_in_them_end_no_check(folder: Path, storage: Storage, config: Config) -> None:
+def test_inputs_with_another_byte_in_them_end_no_check(
+    folder: Path, storage: Storage, config: Config
+) -> None:
     """They are found by the digest, which older versions did not write."""
     inputs = (folder / "inputs").read_text().replace('"folder": "1"', '"folder": "q"')
     (folder / "inputs").write_text(inputs)
-    assert [finding.name for finding in check_export(stores_on(storage, config), "x")] == ["inputs_damaged"]
+    assert [finding.name for finding in check_export(stores_on(storage, config), "x")] == [
+        "inputs_damaged"
+    ]
     old = json.loads(inputs)
     del old["sha1"]
     (folder / "inputs").write_text(json.dumps(old))
@@ -88,7 +100,9 @@ def test_a_scratch_that_cannot_be_used_is_no_damage(
         file = scratch if blocked == "the directory" else scratch.parent
         file.parent.mkdir(exist_ok=True)
         file.touch()
-    there = dataclasses.replace(config, scratch=dataclasses.replace(config.scratch, directory=str(scratch)))
+    there = dataclasses.replace(
+        config, scratch=dataclasses.replace(config.scratch, directory=str(scratch))
+    )
     with pytest.raises(ScratchError, match=r"scratch\.directory cannot be used"):
         check_export(stores_on(Elsewhere(storage), there), "x")
 
@@ -102,7 +116,11 @@ def test_a_disk_that_refuses_a_copy_is_no_damage_of_what_is_copied(
 
 @pytest.mark.parametrize("kind", NOT_ABOUT_FILES)
 def test_what_this_machine_lacks_ends_a_check_of_an_export(
-    kind: type[StorageError], folder: Path, storage: Storage, config: Config, monkeypatch: pytest.MonkeyPatch
+    kind: type[StorageError],
+    folder: Path,
+    storage: Storage,
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refused(*_: object, **__: object) -> int:
         raise kind("this machine cannot look")

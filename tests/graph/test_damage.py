@@ -29,7 +29,11 @@ def flip(path: Path, column: str) -> None:
     """Flip a bit near the end of a column's data."""
     with pq.ParquetFile(path) as file:
         chunk = file.metadata.row_group(0).column(file.schema_arrow.names.index(column))
-    begin = chunk.data_page_offset if chunk.dictionary_page_offset is None else chunk.dictionary_page_offset
+    begin = (
+        chunk.data_page_offset
+        if chunk.dictionary_page_offset is None
+        else chunk.dictionary_page_offset
+    )
     data = bytearray(path.read_bytes())
     data[begin + chunk.total_compressed_size - 4] ^= 4
     path.write_bytes(data)
@@ -37,7 +41,11 @@ def flip(path: Path, column: str) -> None:
 
 @pytest.mark.parametrize(
     ("damaged", "column", "missing"),
-    [(PAGES, "key", [ARCS_OUT, ARCS_IN]), (ARCS_OUT, "target", [ARCS_IN]), (PAGES, "warc_offset", [CONTENT])],
+    [
+        (PAGES, "key", [ARCS_OUT, ARCS_IN]),
+        (ARCS_OUT, "target", [ARCS_IN]),
+        (PAGES, "warc_offset", [CONTENT]),
+    ],
 )
 def test_a_flipped_bit_is_named(
     storage: Any, config: Config, crawl: CrawlMaker, damaged: str, column: str, missing: list[str]
@@ -48,16 +56,33 @@ def test_a_flipped_bit_is_named(
         storage.delete(folder.file(name))
     flip(Path(config.dfs_primary) / folder.file(damaged), column)
     stage = partial(export_pages, segments=crawl.segments) if CONTENT in missing else link_export
-    with pytest.raises(DamagedFileError, match=rf"{damaged}.*; move its folder away and run the export again"):
+    with pytest.raises(
+        DamagedFileError, match=rf"{damaged}.*; move its folder away and run the export again"
+    ):
         stage(stores, name="x")
     assert not folder.has(missing[-1])
 
 
 READERS: dict[str, tuple[str, str, Callable[[Stores], Any], str]] = {
-    "finalize": (ARCS_IN, "target", lambda stores: finalize_export(stores, name="x"), "krake graph link"),
+    "finalize": (
+        ARCS_IN,
+        "target",
+        lambda stores: finalize_export(stores, name="x"),
+        "krake graph link",
+    ),
     "rank": (ARCS_OUT, "source", lambda stores: rank_export(stores, name="x"), "krake graph link"),
-    "rank labels": (PAGES, "url", lambda stores: rank_export(stores, name="x"), "run the export again"),
-    "rank hosts": (PAGES, "host", lambda stores: rank_export(stores, name="x", of="hosts"), "run the export again"),
+    "rank labels": (
+        PAGES,
+        "url",
+        lambda stores: rank_export(stores, name="x"),
+        "run the export again",
+    ),
+    "rank hosts": (
+        PAGES,
+        "host",
+        lambda stores: rank_export(stores, name="x", of="hosts"),
+        "run the export again",
+    ),
     "score": (
         "pagerank-pages.parquet",
         "rank",
@@ -69,7 +94,9 @@ READERS: dict[str, tuple[str, str, Callable[[Stores], Any], str]] = {
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_an_error_names_the_file_and_what_to_do(reader: str, storage: Any, config: Config, crawl: CrawlMaker) -> None:
+def test_an_error_names_the_file_and_what_to_do(
+    reader: str, storage: Any, config: Config, crawl: CrawlMaker
+) -> None:
     name, column, ask, remedy = READERS[reader]
     stores = stores_on(storage, config)
     folder = exported(stores, crawl)
@@ -81,7 +108,9 @@ def test_an_error_names_the_file_and_what_to_do(reader: str, storage: Any, confi
         ask(stores)
 
 
-def test_a_graph_file_names_a_damaged_table(storage: Any, config: Config, crawl: CrawlMaker, tmp_path: Path) -> None:
+def test_a_graph_file_names_a_damaged_table(
+    storage: Any, config: Config, crawl: CrawlMaker, tmp_path: Path
+) -> None:
     stores = stores_on(storage, config)
     folder = exported(stores, crawl)
     flip(Path(config.dfs_primary) / folder.file(ARCS_OUT), "target")

@@ -18,11 +18,20 @@ from crawl_lib.stores import Stores
 from tests.export.crawls import Capture, CrawlMaker, key
 from tests.stores import stores_on
 
-A1, A2, B, C = "http://a.example/", "http://a.example/2?x=1&y=2", "http://b.example/", "http://c.example/"
+A1, A2, B, C = (
+    "http://a.example/",
+    "http://a.example/2?x=1&y=2",
+    "http://b.example/",
+    "http://c.example/",
+)
 LINKS = {A1: [A2, B, C], A2: [B], B: [A1], C: []}
 ORDER = sorted(LINKS, key=key)
 ARCS = [(source, target) for source in ORDER for target in sorted(LINKS[source], key=key)]
-HOST_ARCS = [("a.example", "b.example", 2), ("a.example", "c.example", 1), ("b.example", "a.example", 1)]
+HOST_ARCS = [
+    ("a.example", "b.example", 2),
+    ("a.example", "c.example", 1),
+    ("b.example", "a.example", 1),
+]
 GRAPHML = "{http://graphml.graphdrawing.org/xmlns}"
 
 
@@ -39,10 +48,14 @@ def stores(storage: Storage, config: Config, crawl: CrawlMaker) -> Stores:
 def test_tsv_of_pages_and_of_hosts(stores: Stores, tmp_path: Path) -> None:
     report = export_graph(stores, tmp_path / "pages", name="x", form="tsv", of="pages")
     assert (report.nodes, report.arcs) == (4, 5)
-    assert (tmp_path / "pages").read_text() == "".join(f"{source}\t{target}\n" for source, target in ARCS)
+    assert (tmp_path / "pages").read_text() == "".join(
+        f"{source}\t{target}\n" for source, target in ARCS
+    )
     report = export_graph(stores, tmp_path / "hosts", name="x", form="tsv", of="hosts")
     assert (report.nodes, report.arcs) == (3, 3)
-    assert (tmp_path / "hosts").read_text() == "".join(f"{one}\t{other}\t{n}\n" for one, other, n in HOST_ARCS)
+    assert (tmp_path / "hosts").read_text() == "".join(
+        f"{one}\t{other}\t{n}\n" for one, other, n in HOST_ARCS
+    )
 
 
 @pytest.mark.parametrize("of", ["pages", "hosts"])
@@ -52,7 +65,11 @@ def test_graphml_has_labels_and_weights(stores: Stores, tmp_path: Path, of: str)
     assert graph is not None
     nodes = {node.get("id"): [data.text for data in node] for node in graph.iter(f"{GRAPHML}node")}
     arcs = [
-        (nodes[str(arc.get("source"))][0], nodes[str(arc.get("target"))][0], *(int(str(data.text)) for data in arc))
+        (
+            nodes[str(arc.get("source"))][0],
+            nodes[str(arc.get("target"))][0],
+            *(int(str(data.text)) for data in arc),
+        )
         for arc in graph.iter(f"{GRAPHML}edge")
     ]
     assert arcs == (HOST_ARCS if of == "hosts" else ARCS)
@@ -96,7 +113,9 @@ def test_arcs_of_hosts_are_summed_in_parts_as_at_once(monkeypatch: pytest.Monkey
         assert (one == other).all()
 
 
-def test_what_is_there_is_kept_and_what_is_missing_is_named(stores: Stores, config: Config, tmp_path: Path) -> None:
+def test_what_is_there_is_kept_and_what_is_missing_is_named(
+    stores: Stores, config: Config, tmp_path: Path
+) -> None:
     (tmp_path / "there").write_text("mine")
     with pytest.raises(InputError, match="there: is there already"):
         export_graph(stores, tmp_path / "there", name="x", form="tsv", of="pages")

@@ -42,7 +42,9 @@ def write_arcs(folder: Path, pairs: list[tuple[int, int]] | np.ndarray) -> None:
         ("arcs-in.parquet", 1, 0, ["target", "source"]),
     ):
         order = np.lexsort((arcs[:, second], arcs[:, first]))
-        table = pa.table([pa.array(arcs[order, first]), pa.array(arcs[order, second])], names=columns)
+        table = pa.table(
+            [pa.array(arcs[order, first]), pa.array(arcs[order, second])], names=columns
+        )
         pq.write_table(table, folder / name)
 
 
@@ -112,7 +114,9 @@ def graphs(draw: st.DrawFn) -> tuple[int, set[tuple[int, int]]]:
     return nodes, {(source, target) for source, target in arcs if source != target}
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(graph=graphs(), block_words=st.integers(1, 40))
 def test_every_graph_is_written_and_read_in_blocks_of_any_size(
     tmp_path: Path, graph: tuple[int, set[tuple[int, int]]], block_words: int
@@ -137,8 +141,12 @@ def test_every_graph_is_written_and_read_in_blocks_of_any_size(
         assert {(source, n.node_id) for n in read for source in n.in_neighbours.tolist()} == arcs
         assert (len(read), read.stats()["arcs"]) == (nodes, len(arcs))
         for node_id in range(nodes):
-            assert read.node(node_id).out_neighbours.tolist() == sorted(t for s, t in arcs if s == node_id)
-            assert read.node(node_id).in_neighbours.tolist() == sorted(s for s, t in arcs if t == node_id)
+            assert read.node(node_id).out_neighbours.tolist() == sorted(
+                t for s, t in arcs if s == node_id
+            )
+            assert read.node(node_id).in_neighbours.tolist() == sorted(
+                s for s, t in arcs if t == node_id
+            )
 
 
 def test_a_real_web_graph_comes_back(storage: Storage, config: Config, testdata: Path) -> None:
@@ -205,10 +213,26 @@ def test_a_damaged_index_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "columns", "problem"),
     [
-        ("arcs-out.parquet", {"source": [2, 0], "target": [0, 1]}, "arcs-out.parquet: is not sorted by source"),
-        ("arcs-out.parquet", {"source": [0, 3], "target": [1, 0]}, "arcs-out.parquet: source has a NodeID outside"),
-        ("arcs-out.parquet", {"source": [0, 0], "target": [1, -1]}, "arcs-out.parquet: target has a NodeID outside"),
-        ("arcs-in.parquet", {"target": [1], "source": [0]}, "arcs-in.parquet: does not hold as many arcs"),
+        (
+            "arcs-out.parquet",
+            {"source": [2, 0], "target": [0, 1]},
+            "arcs-out.parquet: is not sorted by source",
+        ),
+        (
+            "arcs-out.parquet",
+            {"source": [0, 3], "target": [1, 0]},
+            "arcs-out.parquet: source has a NodeID outside",
+        ),
+        (
+            "arcs-out.parquet",
+            {"source": [0, 0], "target": [1, -1]},
+            "arcs-out.parquet: target has a NodeID outside",
+        ),
+        (
+            "arcs-in.parquet",
+            {"target": [1], "source": [0]},
+            "arcs-in.parquet: does not hold as many arcs",
+        ),
         ("arcs-in.parquet", None, "arcs-in.parquet: cannot be read as a table"),
     ],
 )
@@ -220,7 +244,9 @@ def test_damaged_arcs_are_named(
     if columns is None:
         (folder / name).write_bytes(b"no table")
     else:
-        pq.write_table(pa.table({c: pa.array(ids, pa.int32()) for c, ids in columns.items()}), folder / name)
+        pq.write_table(
+            pa.table({c: pa.array(ids, pa.int32()) for c, ids in columns.items()}), folder / name
+        )
     with pytest.raises(DamagedFileError, match=problem):
         finalize_export(stores_on(storage, config), name="x")
     assert not (folder / "webgraph").exists()

@@ -28,13 +28,17 @@ def a(name: str) -> str:
     return f"http://a.example/{name}"
 
 
-def page(url: str, text: str, *, time: float = 1000.0, head: str = "", header: str = "", **more: Any) -> Capture:
+def page(
+    url: str, text: str, *, time: float = 1000.0, head: str = "", header: str = "", **more: Any
+) -> Capture:
     """A page that says a text. `head`: in its HTML; `header`: of its answer; `lang`: as it declares it, "en" if not
     given; `title`, ...: columns of its row."""
     lang = more.pop("lang", "en")
     title = f"<title>{more['title']}</title>" if "title" in more else ""
     body = f"<html lang={lang}><head>{title}{head}</head><body><main><p>{text}</p></main></body></html>".encode()
-    capture = {name: more.pop(name) for name in ("links", "anchors", "refers_to", "mime") if name in more}
+    capture = {
+        name: more.pop(name) for name in ("links", "anchors", "refers_to", "mime") if name in more
+    }
     return Capture(url, body, time=time, head=HEAD.format(header).encode(), more=more, **capture)
 
 
@@ -43,7 +47,9 @@ def canonical(url: str, target: str, text: str, **more: Any) -> Capture:
     return page(url, text, head=f"<link rel=canonical href={target}>", canonical_url=target, **more)
 
 
-def answer(url: str, outcome: str, status: int | None, *, time: float, target: str = "", **more: Any) -> Capture:
+def answer(
+    url: str, outcome: str, status: int | None, *, time: float, target: str = "", **more: Any
+) -> Capture:
     """An answer that is no page."""
     row = {"redirect_url": target} if target else {}
     return Capture(url, b"", time=time, status=status, outcome=outcome, mime=None, more=row, **more)
@@ -69,7 +75,11 @@ class Made:
     def below(cls, root: Path, **sections: Any) -> Made:
         """A crawl of `fifo`."""
         (root / "dfs").mkdir(parents=True)
-        options = {"servers": ["node-0"], "dfs_primary": str(root / "dfs"), "text": {"processes": 1}}
+        options = {
+            "servers": ["node-0"],
+            "dfs_primary": str(root / "dfs"),
+            "text": {"processes": 1},
+        }
         options |= {"scratch": {"directory": str(root / "scratch")}, **sections}
         return cls(root, from_mapping(options, root))
 
@@ -84,7 +94,10 @@ class Made:
     def on_another_machine(self) -> Made:
         """The same crawl as a machine sees it that has a scratch folder of its own."""
         other = Made(
-            self.root, replace(self.config, scratch=replace(self.config.scratch, directory=str(self.root / "s2")))
+            self.root,
+            replace(
+                self.config, scratch=replace(self.config.scratch, directory=str(self.root / "s2"))
+            ),
         )
         other.maker.segments += self.maker.segments
         return other
@@ -115,7 +128,11 @@ class Made:
         """Why some pages are left out, and which page stands for them."""
         names = {key(url): url for url in urls}
         rows = pq.read_table(self.folder(version) / LEFT_OUT_FILE).to_pylist()
-        return {names[row["key"]]: (row["reason"], names.get(row["owner"])) for row in rows if row["key"] in names}
+        return {
+            names[row["key"]]: (row["reason"], names.get(row["owner"]))
+            for row in rows
+            if row["key"] in names
+        }
 
     def why(self, url: str) -> dict[str, Any] | None:
         return why_indexed(self.stores, key(url))

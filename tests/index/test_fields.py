@@ -8,12 +8,23 @@ from dataclasses import replace
 import pytest
 import tantivy
 
-from crawl_lib.index import LANGUAGES, Analysers, Fields, IndexedPage, find_runs, pages_with_keys, spaced, without_runs
+from crawl_lib.index import (
+    LANGUAGES,
+    Analysers,
+    Fields,
+    IndexedPage,
+    find_runs,
+    pages_with_keys,
+    spaced,
+    without_runs,
+)
 from crawl_lib.index.fields import order_of, sites_of
 from crawl_lib.urls import key_of
 
 URL = "https://docs.example.co.uk/Guide/caf%C3%A9-menu?q=hidden"
-PAGE = IndexedPage(key_of(URL), URL, "Running cats. 東京", 5, "Résumé", "Heads", ("the anchor",), "en")
+PAGE = IndexedPage(
+    key_of(URL), URL, "Running cats. 東京", 5, "Résumé", "Heads", ("the anchor",), "en"
+)
 FIELDS = Fields(("en", "de"))
 
 
@@ -51,12 +62,18 @@ def test_words_as_written_are_in_one_field_for_all_languages() -> None:
 
 
 def test_title_counts_three_times_headings_twice_and_an_anchor_ten_times_at_most() -> None:
-    found = searcher(replace(PAGE, title="alpha", headings="beta", text="gamma", anchors=("delta",) * 500))
+    found = searcher(
+        replace(PAGE, title="alpha", headings="beta", text="gamma", anchors=("delta",) * 500)
+    )
     address = found.search(tantivy.Query.all_query()).hits[0][1]
 
     def times(word: str) -> float:
         query = tantivy.Query.term_query(FIELDS.schema, "words_en", word)
-        (freq,) = [line for line in query.explain(found, address).to_json().split("{") if "freq, occ" in line]
+        (freq,) = [
+            line
+            for line in query.explain(found, address).to_json().split("{")
+            if "freq, occ" in line
+        ]
         return float(freq.split('"value":')[1].split(",")[0])
 
     assert [times(word) for word in ("alpha", "beta", "gamma", "delta")] == [3, 2, 1, 10]
@@ -110,7 +127,11 @@ def test_letters_with_a_combining_accent_are_one_word() -> None:
 
 
 def test_sites_go_up_to_the_registered_domain() -> None:
-    assert sites_of("a.docs.example.co.uk") == ["a.docs.example.co.uk", "docs.example.co.uk", "example.co.uk"]
+    assert sites_of("a.docs.example.co.uk") == [
+        "a.docs.example.co.uk",
+        "docs.example.co.uk",
+        "example.co.uk",
+    ]
     assert sites_of("localhost") == ["localhost"]
     assert sites_of("127.0.0.1") == ["127.0.0.1"]
     assert sites_of("[::1]") == ["[::1]"]
@@ -137,8 +158,16 @@ def test_what_a_result_shows_is_stored_as_it_was() -> None:
 
 def test_pages_are_read_back_from_their_documents() -> None:
     """In Unicode's form NFC, and with each anchor ten times at most."""
-    one = replace(PAGE, anchors=("b", "a", "b"), published_us=7, robots=("nosnippet",), mime_type="application/pdf")
-    other = IndexedPage(key_of("http://a.example/"), "http://a.example/", "cafe\u0301", 3, anchors=("x",) * 20)
+    one = replace(
+        PAGE,
+        anchors=("b", "a", "b"),
+        published_us=7,
+        robots=("nosnippet",),
+        mime_type="application/pdf",
+    )
+    other = IndexedPage(
+        key_of("http://a.example/"), "http://a.example/", "cafe\u0301", 3, anchors=("x",) * 20
+    )
     found = searcher(one, other, replace(PAGE, key=bytes(20)))
     keys = [one.key, b"?" * 20, other.key]
     pages = {page.key: page for page in pages_with_keys(found, FIELDS.schema, keys)}
@@ -156,4 +185,7 @@ def test_accents_make_no_difference_in_any_language() -> None:
     analysers = Analysers(tuple(LANGUAGES))
     for language in ("en", "de", "fr", "es", "it", "pt"):
         for word, bare in (("café", "cafe"), ("résumé", "resume"), ("naïve", "naive")):
-            assert analysers.words(language, word) == analysers.words(language, bare), (language, word)
+            assert analysers.words(language, word) == analysers.words(language, bare), (
+                language,
+                word,
+            )

@@ -44,13 +44,19 @@ def said(chosen: Random) -> str:
 
 def named(chosen: Random, number: int, time: float = 1000.0, mark: str = "") -> Capture:
     """A page with a title, and unless it will be dropped with a link that has a text."""
-    links = {a(f"p{chosen.randrange(PAGES)}"): chosen.choice(WORDS)} if number not in DROPPED else {}
+    links = (
+        {a(f"p{chosen.randrange(PAGES)}"): chosen.choice(WORDS)} if number not in DROPPED else {}
+    )
     text = f"{said(chosen)} only{number} {mark}"
-    return linking(a(f"p{number}"), text, links, time=time, title=f"{chosen.choice(WORDS)} title{number}")
+    return linking(
+        a(f"p{number}"), text, links, time=time, title=f"{chosen.choice(WORDS)} title{number}"
+    )
 
 
 def opened(made: Made, version: Version) -> OpenIndex:
-    return open_index(made.folder(version), version.number, version.manifest["settings"]["languages"])
+    return open_index(
+        made.folder(version), version.number, version.manifest["settings"]["languages"]
+    )
 
 
 def scores(index: OpenIndex, query: str) -> Mapping[str, float]:
@@ -98,7 +104,9 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Grown:
     before = opened(made, version)
     (made.root / "now").touch()
     new = made.update(purge=True)
-    return Grown(made, version, new, before, opened(made, new), (made.root / "now").stat().st_mtime_ns)
+    return Grown(
+        made, version, new, before, opened(made, new), (made.root / "now").stat().st_mtime_ns
+    )
 
 
 def deleted_share(grown: Grown, query: str) -> float:
@@ -106,7 +114,9 @@ def deleted_share(grown: Grown, query: str) -> float:
     manifest = grown.old.manifest
     shares = [manifest["deleted"] / (manifest["pages"] + manifest["deleted"])]
     for word in re.findall(r"word\d+|again", query):
-        every, rest = (index.searcher.doc_freq("text", word) for index in (grown.before, grown.after))
+        every, rest = (
+            index.searcher.doc_freq("text", word) for index in (grown.before, grown.after)
+        )
         shares.append((every - rest) / every)
     return max(shares)
 
@@ -116,7 +126,11 @@ def test_a_version_of_ten_updates_answers_like_one_made_afresh(grown: Grown) -> 
     assert 0.1 < deleted_share(grown, "") < MOST_DELETED
     for query in QUERIES:
         assert pages_of(grown.before, query) == pages_of(grown.after, query), query
-        new, old, share = scores(grown.after, query), scores(grown.before, query), deleted_share(grown, query)
+        new, old, share = (
+            scores(grown.after, query),
+            scores(grown.before, query),
+            deleted_share(grown, query),
+        )
         assert {url: old[url] for url in old.keys() & new.keys()} == {
             url: pytest.approx(new[url], rel=share) for url in old.keys() & new.keys()
         }, query
@@ -131,7 +145,9 @@ def every_text(index: OpenIndex, most: int) -> str:
                 found = index.searcher.doc(DocAddress(segment, document))
             except ValueError:  # beyond the last document
                 break
-            texts += [bytes(value).decode() for name in ("url", "title", "body") for value in found[name]]
+            texts += [
+                bytes(value).decode() for name in ("url", "title", "body") for value in found[name]
+            ]
     return "\n".join(texts)
 
 
@@ -140,22 +156,37 @@ def test_a_purge_leaves_nothing_of_twenty_dropped_pages(grown: Grown) -> None:
     for index, there in ((grown.before, True), (grown.after, False)):
         words = set(every_text(index, PAGES + 10 * UPDATES).split())
         for number in DROPPED:
-            for field, word in (("text", "only"), ("words_en", "only"), ("text", "title"), ("title_en", "title")):
-                assert bool(index.searcher.doc_freq(field, f"{word}{number}")) is there, (field, word)
+            for field, word in (
+                ("text", "only"),
+                ("words_en", "only"),
+                ("text", "title"),
+                ("title_en", "title"),
+            ):
+                assert bool(index.searcher.doc_freq(field, f"{word}{number}")) is there, (
+                    field,
+                    word,
+                )
             for word in (f"only{number}", f"title{number}", a(f"p{number}")):
                 assert (word in words) is there
     versions = Versions(grown.made.stores, INDEX)
-    assert [entry.name for entry in grown.made.stores.storage.list(versions.folder)] == [str(grown.new.number)]
+    assert [entry.name for entry in grown.made.stores.storage.list(versions.folder)] == [
+        str(grown.new.number)
+    ]
     for file in grown.made.folder(grown.new).iterdir():
         found = file.stat()
         assert (found.st_nlink, found.st_mtime_ns >= grown.purged_ns) == (1, True), file.name
 
 
-def test_the_segments_of_one_node_or_three_in_any_order_give_the_same_answers(tmp_path: Path) -> None:
+def test_the_segments_of_one_node_or_three_in_any_order_give_the_same_answers(
+    tmp_path: Path,
+) -> None:
     chosen = Random(37)
     captures = [named(chosen, number) for number in range(60)]
     captures += [page(a(f"same{number}"), "equal word1 texts") for number in range(3)]
-    captures += [canonical(a(f"c{number}"), a(f"c{(number + 1) % 3}"), f"loop{number} word2") for number in range(3)]
+    captures += [
+        canonical(a(f"c{number}"), a(f"c{(number + 1) % 3}"), f"loop{number} word2")
+        for number in range(3)
+    ]
     one, three = (Made.below(tmp_path / name) for name in ("one", "three"))
     one.crawl(*captures)
     for number in range(3):

@@ -20,12 +20,16 @@ ROBOTS = "<meta name=robots content='{}'>"
 NEAR = " ".join(f"penguin{number}" for number in range(300))
 PDF_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/pdf\r\n\r\n"
 CAPTURES = [
-    Capture(a("paper.pdf"), pdf("An octopus has three hearts"), mime="application/pdf", head=PDF_HEAD),
+    Capture(
+        a("paper.pdf"), pdf("An octopus has three hearts"), mime="application/pdf", head=PDF_HEAD
+    ),
     *(page(a(f"near{number}"), f"{NEAR} different{number}") for number in range(4)),
     page(a("plain"), "A walrus has tusks"),
     page(a("nosnippet"), "A walrus has whiskers", head=ROBOTS.format("nosnippet")),
     page(a("nosnippet-header"), "A walrus has flippers", header="X-Robots-Tag: nosnippet\r\n"),
-    page(a("nosnippet-other"), "A walrus has blubber", header="X-Robots-Tag: otherbot: nosnippet\r\n"),
+    page(
+        a("nosnippet-other"), "A walrus has blubber", header="X-Robots-Tag: otherbot: nosnippet\r\n"
+    ),
     page(a("past"), "old news of a tapir", head=ROBOTS.format("unavailable_after: 2020-01-01")),
     page(a("future"), "late news of a tapir", head=ROBOTS.format("unavailable_after: 2999-01-01")),
     page(a("noindex"), "a hidden tapir", head=ROBOTS.format("noindex")),
@@ -93,7 +97,9 @@ def found(krake: Krake, *query: str) -> dict[str, Any]:
     ],
 )
 def test_a_query_finds_the_pages_that_are_there(krake: Krake, query: str, urls: set[str]) -> None:
-    assert {url for url, one in found(krake, query).items() if not one["missing"]} == {a(name) for name in urls}
+    assert {url for url, one in found(krake, query).items() if not one["missing"]} == {
+        a(name) for name in urls
+    }
 
 
 def test_near_duplicates_are_one_result_that_names_the_others(krake: Krake) -> None:
@@ -129,6 +135,8 @@ def test_a_page_that_wants_no_snippet_has_none(krake: Krake) -> None:
         ("never-seen", "version 2 does not have it: it was no page when that was made"),
     ],
 )
-def test_why_says_whether_the_index_has_a_page_or_why_not(krake: Krake, name: str, line: str) -> None:
+def test_why_says_whether_the_index_has_a_page_or_why_not(
+    krake: Krake, name: str, line: str
+) -> None:
     assert line in krake.ok("why", a(name), "--json").json["index"]
     assert line in krake.ok("why", a(name)).out

@@ -99,7 +99,13 @@ def test_only_what_changed_is_written_and_the_version_before_stays_as_it_was(mad
     before = hashes(made.folder(versions_of(made).read(1)))
     version = made.update()
     manifest = version.manifest
-    assert [manifest[name] for name in ("pages", "added", "removed", "deleted", "is_anew")] == [20, 3, 3, 3, False]
+    assert [manifest[name] for name in ("pages", "added", "removed", "deleted", "is_anew")] == [
+        20,
+        3,
+        3,
+        3,
+        False,
+    ]
     require_grown(made, version)
     assert hashes(made.folder(versions_of(made).read(1))) == before
     assert made.update() == version, "nothing is new"
@@ -117,11 +123,17 @@ def test_all_is_made_anew_where_a_fifth_would_be_deleted_or_settings_changed(mad
     assert made.urls(again) == made.urls(version)
 
 
-def test_new_ranks_rewrite_the_table_of_pages_only(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_ranks_rewrite_the_table_of_pages_only(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = made.update()
     monkeypatch.setattr("crawl_lib.index.boosts.NONE", "other ranks")
     after = made.update()
-    assert (after.number, after.manifest["added"], after.manifest["removed"]) == (before.number + 1, 0, 0)
+    assert (after.number, after.manifest["added"], after.manifest["removed"]) == (
+        before.number + 1,
+        0,
+        0,
+    )
     require_grown(made, after)
 
 
@@ -135,7 +147,10 @@ def killed_update(made: Made, step: str, *options: str) -> None:
 
 @pytest.mark.parametrize(
     ("step", "options"),
-    [*((step, ()) for step in STEPS), *((step, ("purge",)) for step in ("versions.renamed", "index.purged"))],
+    [
+        *((step, ()) for step in STEPS),
+        *((step, ("purge",)) for step in ("versions.renamed", "index.purged")),
+    ],
 )
 def test_a_killed_update_changes_no_version_and_the_next_one_ends_well(
     made: Made, step: str, options: tuple[str, ...]
@@ -147,7 +162,9 @@ def test_a_killed_update_changes_no_version_and_the_next_one_ends_well(
         assert hashes(made.folder(versions_of(made).read(1))) == before
     version = made.update()
     require_grown(made, version)
-    assert bool(options) is (versions_of(made).numbers() == [version.number]), "any update ends a purge"
+    assert bool(options) is (versions_of(made).numbers() == [version.number]), (
+        "any update ends a purge"
+    )
     left = {entry.name for entry in made.stores.storage.list(versions_of(made).folder)}
     assert left == {str(version.number)} if options else left == {"1", "2"}
     assert not list((made.root / "scratch").glob("work-*"))
@@ -189,10 +206,15 @@ def test_an_update_deletes_no_hidden_folder_of_another_machine(made: Made) -> No
     for name in ("1", "damaged-1-1", f".{version.number}-0.tmp"):
         (other.root / "s2" / "index-krake" / name).touch()  # notes are of hidden folders alone
     other.update()
-    assert {entry.name for entry in made.stores.storage.list(versions_of(made).folder)} == {"1", str(version.number)}
+    assert {entry.name for entry in made.stores.storage.list(versions_of(made).folder)} == {
+        "1",
+        str(version.number),
+    }
 
 
-def test_each_version_was_made_later_than_the_one_before(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_version_was_made_later_than_the_one_before(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also within a second, and where a clock goes back: OpenSearch keeps the page with the later time."""
     times = [made_ms_of(versions_of(made).read(1))]
     for number, now in enumerate((NOW, NOW + timedelta(milliseconds=7), NOW - timedelta(days=1))):
@@ -244,8 +266,12 @@ def test_an_update_that_waits_stops_as_asked(made: Made) -> None:
             update_index(replace(made.stores, stop=stop), now=NOW)
 
 
-@pytest.mark.parametrize("error", [pa.ArrowInvalid("rows"), ValueError("a value"), DamagedFileError("a text")])
-def test_what_goes_wrong_while_pages_are_read_is_not_called_a_fault_of_the_index(made: Made, error: Exception) -> None:
+@pytest.mark.parametrize(
+    "error", [pa.ArrowInvalid("rows"), ValueError("a value"), DamagedFileError("a text")]
+)
+def test_what_goes_wrong_while_pages_are_read_is_not_called_a_fault_of_the_index(
+    made: Made, error: Exception
+) -> None:
     def pages() -> Iterator[IndexedPage]:
         raise error
         yield
@@ -262,7 +288,10 @@ def test_nobody_deletes_what_another_machine_is_making_after_a_purge(made: Made)
     (folder / f".{version.number + 1}-{'0' * 32}").mkdir()
     (folder / f".{version.number}-{'0' * 32}").mkdir()
     assert made.update() == version
-    assert {file.name for file in folder.iterdir()} == {str(version.number), f".{version.number + 1}-{'0' * 32}"}
+    assert {file.name for file in folder.iterdir()} == {
+        str(version.number),
+        f".{version.number + 1}-{'0' * 32}",
+    }
 
 
 def test_a_damaged_file_is_found_and_never_taken_over(made: Made) -> None:
@@ -286,13 +315,19 @@ def test_a_purge_leaves_no_word_of_a_dropped_page_in_any_file(made: Made) -> Non
     places = {place.path for place in drop_pages(made.stores, [a(WORDS[5])]).places}
     assert {"crawl/index/1", "crawl/index/2"} <= places
     version = made.update()
-    assert made.index(version).searcher().doc_freq("text", WORDS[5]) == 1, "a deleted document keeps its words"
-    assert "crawl/index/3" in {place.path for place in drop_pages(made.stores, [a(WORDS[5])]).places}
+    assert made.index(version).searcher().doc_freq("text", WORDS[5]) == 1, (
+        "a deleted document keeps its words"
+    )
+    assert "crawl/index/3" in {
+        place.path for place in drop_pages(made.stores, [a(WORDS[5])]).places
+    }
     version = made.update(purge=True)
     searcher = made.index(version).searcher()
     for word in (WORDS[5], WORDS[1]):
         assert searcher.doc_freq("text", word) == searcher.doc_freq("words_en", word) == 0
-    assert not [place for place in drop_pages(made.stores, [a(WORDS[5])]).places if "index" in place.path]
+    assert not [
+        place for place in drop_pages(made.stores, [a(WORDS[5])]).places if "index" in place.path
+    ]
     assert versions_of(made).numbers() == [version.number]
 
 
@@ -329,7 +364,9 @@ def flipped(file: Path) -> bytes:
 
 
 @pytest.mark.parametrize("damage", [flipped, lambda file: file.read_bytes()[:-1]])
-def test_a_damaged_copy_is_made_again_and_gets_into_no_version(made: Made, damage: Callable[[Path], bytes]) -> None:
+def test_a_damaged_copy_is_made_again_and_gets_into_no_version(
+    made: Made, damage: Callable[[Path], bytes]
+) -> None:
     stores, _ = elsewhere(made)
     update_outlinks(stores, now=NOW)
     [file] = local_folder(stores, versions_of(made).read(1)).glob("*.store")
@@ -342,7 +379,10 @@ def test_a_damaged_copy_is_made_again_and_gets_into_no_version(made: Made, damag
 
 def test_a_copy_that_differs_ends_the_version_and_goes(made: Made) -> None:
     stores, _ = elsewhere(made)
-    source, [file] = IndexVersions(stores), local_folder(stores, versions_of(made).read(1)).glob("*.store")
+    source, [file] = (
+        IndexVersions(stores),
+        local_folder(stores, versions_of(made).read(1)).glob("*.store"),
+    )
     source.verify(1)
     file.write_bytes(flipped(file))
     assert source.open(1).number == 1, "its sizes are those that were written"
@@ -357,8 +397,12 @@ def killed_elsewhere(made: Made, step: str) -> None:
     update_index(elsewhere(made)[0], now=NOW)
 
 
-@pytest.mark.parametrize("step", ["index.copied", "index.copied:2", "index.uploaded", "versions.renamed"])
-def test_an_update_killed_with_a_store_elsewhere_leaves_nothing_after_the_next_one(made: Made, step: str) -> None:
+@pytest.mark.parametrize(
+    "step", ["index.copied", "index.copied:2", "index.uploaded", "versions.renamed"]
+)
+def test_an_update_killed_with_a_store_elsewhere_leaves_nothing_after_the_next_one(
+    made: Made, step: str
+) -> None:
     """The first copy is of the version before, the second one of the new version."""
     before = hashes(made.folder(versions_of(made).read(1)))
     update_outlinks(made.stores, now=NOW)  # which has versions of its own
@@ -415,10 +459,14 @@ def test_a_disk_that_refuses_is_named_and_the_last_whole_version_answers(
     made: Made, monkeypatch: pytest.MonkeyPatch, is_anew: bool
 ) -> None:
     """The system refuses files that are larger than the settings of the index."""
-    made.crawl(page(a("large"), " ".join(sha256(bytes([number])).hexdigest() for number in range(250))))
+    made.crawl(
+        page(a("large"), " ".join(sha256(bytes([number])).hexdigest() for number in range(250)))
+    )
     stages.make_output(made.stores, output="text")
     update_outlinks(made.stores, now=NOW)
-    largest = max(file.stat().st_size for file in made.folder(versions_of(made).read(1)).glob("meta.json"))
+    largest = max(
+        file.stat().st_size for file in made.folder(versions_of(made).read(1)).glob("meta.json")
+    )
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
 
     def refused(*arguments: Any) -> int:
@@ -441,7 +489,10 @@ def test_a_disk_that_refuses_is_named_and_the_last_whole_version_answers(
     ("words", "free_bytes"),
     [
         ("Internal error: 'No space left on device (os error 28)'", 1 << 40),
-        ("An error occurred in a thread: 'An index writer was killed.. A worker thread encountered an error'", 4096),
+        (
+            "An error occurred in a thread: 'An index writer was killed.. A worker thread encountered an error'",
+            4096,
+        ),
     ],
 )
 def test_a_full_disk_says_so_whatever_tantivy_says(
@@ -464,7 +515,9 @@ def in_another_format(made: Made, version: Version) -> None:
             file.write_bytes(changed)
     for part in parts:
         part["sha256"] = sha256((folder / part["name"]).read_bytes()).hexdigest()
-    data = write_json_bytes({name: value for name, value in version.manifest.items() if name != "sha256"})
+    data = write_json_bytes(
+        {name: value for name, value in version.manifest.items() if name != "sha256"}
+    )
     (folder / MANIFEST_FILE).write_bytes(data)
 
 
@@ -491,12 +544,16 @@ def test_another_tantivy_makes_all_anew(made: Made, monkeypatch: pytest.MonkeyPa
     assert answering(made).number == again.number
 
 
-def test_an_index_with_other_fields_does_not_answer(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_with_other_fields_does_not_answer(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A query would name fields that it lacks."""
 
     def with_more(fields: Fields) -> tantivy.Schema:
         return tantivy.SchemaBuilder().add_text_field("more").build()
 
     monkeypatch.setattr(Fields, "_schema", with_more)
-    with pytest.raises(DamagedFileError, match=r"with other fields.*`krake index update` makes a new version"):
+    with pytest.raises(
+        DamagedFileError, match=r"with other fields.*`krake index update` makes a new version"
+    ):
         answering(made)

@@ -40,7 +40,12 @@ def test_what_has_a_text_and_is_there_is_in_it_and_each_other_page_has_a_reason(
     assert made.urls(version) == {a("page")}
     names = [a(name) for name in ("meta", "header", "empty", "image", "gone")]
     reasons = {url: reason for url, (reason, _) in made.left_out(version, names).items()}
-    assert reasons == {a("meta"): "noindex", a("header"): "noindex", a("empty"): "no_text", a("image"): "no_text"}
+    assert reasons == {
+        a("meta"): "noindex",
+        a("header"): "noindex",
+        a("empty"): "no_text",
+        a("image"): "no_text",
+    }
     assert version.manifest["left_out"] == {"no_text": 2, "noindex": 2}
     made.configure(robots="ignore")
     assert made.urls(made.update()) == {a("page"), a("meta"), a("header")}
@@ -49,7 +54,12 @@ def test_what_has_a_text_and_is_there_is_in_it_and_each_other_page_has_a_reason(
 def test_the_newest_answer_decides(made: Made) -> None:
     """Failures that pass, and what was not asked for, leave a page where it was."""
     answers = (
-        *(("not_modified", 304, True), ("gone", 404, False), ("gone", 410, False), ("redirect", 301, False)),
+        *(
+            ("not_modified", 304, True),
+            ("gone", 404, False),
+            ("gone", 410, False),
+            ("redirect", 301, False),
+        ),
         *(("client_error", 403, False), ("server_error", 503, True), ("timeout", None, True)),
         *(("robots_denied", None, True), ("client_error", 429, True)),
     )
@@ -74,7 +84,10 @@ def test_the_newest_answer_decides(made: Made) -> None:
 
 def test_a_page_that_came_back_and_a_visit_that_found_it_unchanged_count(made: Made) -> None:
     made.crawl(page(a("back"), "old"), page(a("same"), "same"))
-    made.crawl(answer(a("back"), "gone", 404, time=LATER), page(a("same"), "same", time=LATER, refers_to="1/node-0"))
+    made.crawl(
+        answer(a("back"), "gone", 404, time=LATER),
+        page(a("same"), "same", time=LATER, refers_to="1/node-0"),
+    )
     made.crawl(page(a("back"), "new", time=2 * LATER))
     version = made.update()
     assert made.urls(version) == {a("back"), a("same")}
@@ -98,7 +111,9 @@ def test_of_a_loop_of_canonical_links_the_best_stays(made: Made) -> None:
     """https before http; then the shortest URL. A page that leads into the loop is found as that page too."""
     tails = set()
     for length in (2, 3, 5):
-        urls = [a(f"{length}/{n}") for n in range(length - 1)] + [f"https://a.example/{length}/the/longest"]
+        urls = [a(f"{length}/{n}") for n in range(length - 1)] + [
+            f"https://a.example/{length}/the/longest"
+        ]
         loop = [canonical(url, urls[(n + 1) % length], f"text {url}") for n, url in enumerate(urls)]
         tail = a(f"{length}/tail")
         made.crawl(*loop, canonical(tail, urls[0], f"tail {length}"))
@@ -109,7 +124,9 @@ def test_of_a_loop_of_canonical_links_the_best_stays(made: Made) -> None:
     assert left_out == {tail: ("canonical", best) for tail, best in tails}
 
 
-def test_canonical_links_to_what_cannot_be_indexed_count_nothing_and_redirects_lead_on(made: Made) -> None:
+def test_canonical_links_to_what_cannot_be_indexed_count_nothing_and_redirects_lead_on(
+    made: Made,
+) -> None:
     made.crawl(
         canonical(a("to-noindex"), a("noindex"), "one"),
         page(a("noindex"), "hidden", head=NOINDEX),
@@ -125,15 +142,25 @@ def test_canonical_links_to_what_cannot_be_indexed_count_nothing_and_redirects_l
 
 def test_of_equal_texts_one_is_found_by_the_order_of_duplicates(made: Made) -> None:
     made.crawl(page(a("first"), "same words"), page(a("newest"), "same words", time=2000.0))
-    made.crawl(page(a("long"), "equal words"), page(a("s"), "equal words"), page("https://b.example/p", "third words"))
+    made.crawl(
+        page(a("long"), "equal words"),
+        page(a("s"), "equal words"),
+        page("https://b.example/p", "third words"),
+    )
     made.crawl(page("http://b.example/p", "third words"))
     version = made.update()
     assert made.urls(version) == {a("newest"), a("s"), "https://b.example/p"}
-    assert made.left_out(version, [a("first"), a("newest")]) == {a("first"): ("same_text", a("newest"))}
+    assert made.left_out(version, [a("first"), a("newest")]) == {
+        a("first"): ("same_text", a("newest"))
+    }
 
 
-def test_anchors_of_folded_and_equal_pages_and_of_redirects_are_those_of_the_page(made: Made) -> None:
-    hops = [answer(a(f"hop{n}"), "redirect", 301, time=1, target=a(f"hop{n + 1}")) for n in range(5)]
+def test_anchors_of_folded_and_equal_pages_and_of_redirects_are_those_of_the_page(
+    made: Made,
+) -> None:
+    hops = [
+        answer(a(f"hop{n}"), "redirect", 301, time=1, target=a(f"hop{n + 1}")) for n in range(5)
+    ]
     far = answer(a("far"), "redirect", 302, time=1, target=a("hop0"))
     made.crawl(
         page(a("hop5"), "the page", time=2000.0),
@@ -154,7 +181,12 @@ def test_anchors_of_folded_and_equal_pages_and_of_redirects_are_those_of_the_pag
         word: made.find(version, word, "anchors_other") | made.find(version, word, "anchors_en")
         for word in ("direct", "redirect", "canon", "equal", "beyond", "vanish")
     }
-    assert {word for word, urls in page_of.items() if urls} == {"direct", "redirect", "canon", "equal"}
+    assert {word for word, urls in page_of.items() if urls} == {
+        "direct",
+        "redirect",
+        "canon",
+        "equal",
+    }
     assert set().union(*page_of.values()) == {a("hop5")}
 
 
@@ -172,7 +204,9 @@ def test_the_hundred_most_frequent_anchors_count_each_once_a_page(made: Made) ->
 def test_the_rules_of_the_scope_index_leave_pages_out(tmp_path: Path) -> None:
     rules = tmp_path / "rules.txt"
     rules.write_text("-/private\n+.\n")
-    made = Made.below(tmp_path / "crawl", urls={"filters": {"index": [{"kind": "regex", "file": str(rules)}]}})
+    made = Made.below(
+        tmp_path / "crawl", urls={"filters": {"index": [{"kind": "regex", "file": str(rules)}]}}
+    )
     made.crawl(page(a("page"), "apples"), page(a("private/page"), "pears"))
     version = made.update()
     assert made.urls(version) == {a("page")}
@@ -182,7 +216,10 @@ def test_the_rules_of_the_scope_index_leave_pages_out(tmp_path: Path) -> None:
 def test_pages_without_a_language_have_that_of_most_pages_of_their_host(made: Made) -> None:
     def plain(name: str, text: str) -> Capture:
         return Capture(
-            a(name), text.encode(), mime="text/plain", head=b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n"
+            a(name),
+            text.encode(),
+            mime="text/plain",
+            head=b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n",
         )
 
     made.crawl(page(a("en"), "some words"), plain("short", "running"))
@@ -208,7 +245,11 @@ def test_the_table_of_pages_is_in_order_and_has_places_and_boosts(made: Made) ->
 
 def test_boosts_are_ranks_divided_by_their_mean_and_page_rank_comes_first(made: Made) -> None:
     links = {"http://b.example/": "there"}
-    made.crawl(linking(a("one"), "one", links), linking(a("two"), "two", links), page("http://b.example/", "three"))
+    made.crawl(
+        linking(a("one"), "one", links),
+        linking(a("two"), "two", links),
+        page("http://b.example/", "three"),
+    )
     for source, make in (("LinkRank", update_linkrank), ("PageRank", rank)):
         make(made.stores, now=NOW)
         version = made.update()
@@ -238,8 +279,12 @@ def with_crawldb(root: Path) -> Made:
         linking(a("links"), "a page with a link", {a("redirected_permanent"): "anchor"}),
     )
 
-    def row(name: str, status: str = "fetched", score: int = 0, target: str | None = None) -> dict[str, Any]:
-        fetched = status if status in {"gone", "redirected_permanent", "parse_failed"} else "fetched"
+    def row(
+        name: str, status: str = "fetched", score: int = 0, target: str | None = None
+    ) -> dict[str, Any]:
+        fetched = (
+            status if status in {"gone", "redirected_permanent", "parse_failed"} else "fetched"
+        )
         capture = {"capture_segment": "1/node-0", "capture_time": 1000.0, "redirect_url": target}
         return row_of(a(name), status=status, fetch_status=fetched, score=Decimal(score), **capture)
 

@@ -20,7 +20,9 @@ from pymysql.constants import CLIENT
 SALT = bytes(range(1, 21))
 OK = b"\0\0\0\2\0\0\0"
 KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-PUBLIC_KEY = KEY.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+PUBLIC_KEY = KEY.public_key().public_bytes(
+    serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+)
 
 
 def switch_to(plugin: bytes) -> bytes:
@@ -50,7 +52,12 @@ class FakeServer:
     """
 
     def __init__(
-        self, greeting: bytes, script: Sequence[bytes], certificate: tuple[Path, Path] | None, answer: bytes, drips: int
+        self,
+        greeting: bytes,
+        script: Sequence[bytes],
+        certificate: tuple[Path, Path] | None,
+        answer: bytes,
+        drips: int,
     ) -> None:
         self._drips = drips
         self.heard = b""
@@ -75,7 +82,9 @@ class FakeServer:
     def knows(self, password: str) -> bool:
         """Whether the password can be told from what was heard."""
         secret = password.encode()
-        return secret in self.heard or any(secret in opened for opened in map(_opened, self.packets))
+        return secret in self.heard or any(
+            secret in opened for opened in map(_opened, self.packets)
+        )
 
     def _serve(self) -> None:
         with suppress(OSError):
@@ -86,13 +95,25 @@ class FakeServer:
                     self._talk(client)
 
     def _talk(self, client: socket.socket) -> None:
-        flags = CLIENT.CAPABILITIES | CLIENT.PLUGIN_AUTH | CLIENT.SECURE_CONNECTION | CLIENT.CONNECT_WITH_DB
+        flags = (
+            CLIENT.CAPABILITIES
+            | CLIENT.PLUGIN_AUTH
+            | CLIENT.SECURE_CONNECTION
+            | CLIENT.CONNECT_WITH_DB
+        )
         flags &= ~CLIENT.SSL
         if self._context:
             flags |= CLIENT.SSL
         low, high = flags & 0xFFFF, flags >> 16
         said = b"\x0a8.0.0\0" + struct.pack("<I", 1) + SALT[:8] + b"\0"
-        said += struct.pack("<HBHHB", low, 45, 2, high, 21) + bytes(10) + SALT[8:] + b"\0" + self._greeting + b"\0"
+        said += (
+            struct.pack("<HBHHB", low, 45, 2, high, 21)
+            + bytes(10)
+            + SALT[8:]
+            + b"\0"
+            + self._greeting
+            + b"\0"
+        )
         _send(client, 0, said)
         number, login = self._hear(client)
         if len(login) == 32 and self._context:

@@ -20,7 +20,9 @@ def lanes(count, connections, first=0, release=lambda place: None):
 def test_lanes_of_different_servers_run_at_the_same_time():
     together = threading.Barrier(3, timeout=LONG_S)
     three = lanes(3, 3)
-    assert three.run([0, 1, 2], lambda place: (together.wait() >= 0, place)) == {n: (True, n) for n in range(3)}
+    assert three.run([0, 1, 2], lambda place: (together.wait() >= 0, place)) == {
+        n: (True, n) for n in range(3)
+    }
     three.close()
 
 
@@ -47,7 +49,9 @@ def test_no_more_lanes_run_than_there_are_connections(connections):
 def test_the_own_server_s_lane_begins_first_and_the_ring_follows():
     begun = []
     one_at_a_time = lanes(4, 1, first=2)
-    assert list(one_at_a_time.run([0, 1, 2, 3], begun.append)) == [0, 1, 2, 3], "results are in the order of places"
+    assert list(one_at_a_time.run([0, 1, 2, 3], begun.append)) == [0, 1, 2, 3], (
+        "results are in the order of places"
+    )
     assert begun == [2, 3, 0, 1]
 
 
@@ -68,7 +72,9 @@ def test_every_lane_ends_before_the_error_of_the_lowest_place_is_raised(connecti
 
 
 @pytest.mark.parametrize(("connections", "held"), [(2, []), (3, [0, 1, 2])])
-def test_connections_are_given_back_where_there_are_more_servers_than_connections(connections, held):
+def test_connections_are_given_back_where_there_are_more_servers_than_connections(
+    connections, held
+):
     open_ = set()
     three = lanes(3, connections, release=open_.discard)
     three.run(range(3), open_.add)
@@ -102,9 +108,17 @@ def test_every_number_of_connections_gives_the_same_answers(tmp_path, connection
     assert set(report) == {switches[1].name, switches[4].name}
     assert 11_000 < sum(report.values()) < 13_000, "two of five servers, three replicas each"
     answer = store.unknown(keys)
-    assert (answer.known, answer.new, answer.undecided) == (set(keys[:10_000]), set(keys[10_000:]), set())
+    assert (answer.known, answer.new, answer.undecided) == (
+        set(keys[:10_000]),
+        set(keys[10_000:]),
+        set(),
+    )
     claim = store.claim(keys)
-    assert (claim.ours, claim.theirs, claim.unsure) == (set(keys[10_000:]), set(keys[:10_000]), set())
+    assert (claim.ours, claim.theirs, claim.unsure) == (
+        set(keys[10_000:]),
+        set(keys[:10_000]),
+        set(),
+    )
     assert set(store.states(keys).values()) == {KeyState.QUEUED}
     with pytest.raises((KeyServerDownError, KeyTablesError)):
         store.forget(keys[:100])
@@ -125,5 +139,7 @@ def test_opening_a_crawl_s_keys_holds_no_more_connections_than_allowed_and_waits
     assert [switch.name for switch in switches if switch.inner._connection is not None] == []
     asked = switches[1].calls.count("read_note")
     store.unknown(make_keys(100))
-    assert (asked, "known" in switches[1].calls) == (1, False), "one that did not answer is not waited for again"
+    assert (asked, "known" in switches[1].calls) == (1, False), (
+        "one that did not answer is not waited for again"
+    )
     store.close()

@@ -10,7 +10,13 @@ import pymysql
 import pytest
 from pymysql.constants import ER
 
-from crawl_lib.errors import ConfigError, KeyAccessError, KeyServerDownError, KeyServerReadOnlyError, KeyTablesError
+from crawl_lib.errors import (
+    ConfigError,
+    KeyAccessError,
+    KeyServerDownError,
+    KeyServerReadOnlyError,
+    KeyTablesError,
+)
 from crawl_lib.keys import MySqlKeyServer, ShardedKeyStore, check
 from crawl_lib.keys.mysql import parse_server
 from crawl_lib.keys.mysql_errors import ADVICE, LOST, translate
@@ -72,7 +78,9 @@ class Proxy:
     def _serve(self, client):
         lost = threading.Event()
         with client, socket.create_connection(("127.0.0.1", self.target)) as server:
-            back = threading.Thread(target=self._pump, args=(server, client, lambda data: lost.is_set()))
+            back = threading.Thread(
+                target=self._pump, args=(server, client, lambda data: lost.is_set())
+            )
             back.start()
             self._pump(client, server, lambda data: self._is_cut_off(data, lost))
             back.join(20)
@@ -120,7 +128,11 @@ def server(mariadb):
 def through(proxy, server):
     """The same database as `server`, through the proxy."""
     through = MySqlKeyServer(
-        f"127.0.0.1:{proxy.port}", database=server._database, user="krake", password=PASSWORD, timeout_s=10
+        f"127.0.0.1:{proxy.port}",
+        database=server._database,
+        user="krake",
+        password=PASSWORD,
+        timeout_s=10,
     )
     yield through
     through.close()
@@ -135,7 +147,12 @@ def test_marking_keys_that_stand_is_one_statement(mariadb, server):
     names = ("Com_update", "Com_insert", "Com_begin", "Com_commit")
     before = mariadb.status(*names)
     server.set_state(KEYS, KeyState.CRAWLED)
-    assert [now - then for now, then in zip(mariadb.status(*names), before, strict=True)] == [1, 0, 0, 0]
+    assert [now - then for now, then in zip(mariadb.status(*names), before, strict=True)] == [
+        1,
+        0,
+        0,
+        0,
+    ]
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -151,7 +168,9 @@ def test_marking_keys_that_stand_is_one_statement(mariadb, server):
         ("DELETE", lambda server: server.delete(KEYS)),
     ],
 )
-def test_a_statement_that_may_be_repeated_survives_a_lost_connection(server, through, proxy, when, text, request_):
+def test_a_statement_that_may_be_repeated_survives_a_lost_connection(
+    server, through, proxy, when, text, request_
+):
     server.insert(KEYS[:20], KeyState.QUEUED)
     through.known(KEYS[:1])
     request_(server)
@@ -195,7 +214,9 @@ def test_a_claim_that_is_lost_before_its_commit_is_begun_again(server, through, 
     assert server.known(KEYS) == set(KEYS)
 
 
-def test_a_claim_whose_commit_is_lost_is_inserted_on_the_other_replicas(mariadb, server, through, proxy):
+def test_a_claim_whose_commit_is_lost_is_inserted_on_the_other_replicas(
+    mariadb, server, through, proxy
+):
     other = mariadb.key_server()
     other.create()
     store = ShardedKeyStore([through, other], 2)
@@ -210,7 +231,9 @@ def test_a_claim_whose_commit_is_lost_is_inserted_on_the_other_replicas(mariadb,
     store.close()
 
 
-def test_a_claim_whose_commit_has_a_malformed_answer_is_unsure_and_not_sent_again(server, monkeypatch):
+def test_a_claim_whose_commit_has_a_malformed_answer_is_unsure_and_not_sent_again(
+    server, monkeypatch
+):
     """What PyMySQL raises for a packet that ends too early; the server has done it."""
     commit, sent = pymysql.connections.Connection.commit, []
 
@@ -249,7 +272,9 @@ def test_a_row_of_another_writer_that_is_not_committed_yet_is_waited_for(mariadb
 
 def test_a_killed_session_is_replaced(mariadb, server):
     server.known(KEYS)
-    [[number]] = mariadb.run(f"SELECT id FROM information_schema.processlist WHERE db = '{server._database}'")
+    [[number]] = mariadb.run(
+        f"SELECT id FROM information_schema.processlist WHERE db = '{server._database}'"
+    )
     mariadb.run(f"KILL {number}")
     assert server.insert(KEYS, KeyState.QUEUED) is None
     assert server.known(KEYS) == set(KEYS)
@@ -257,10 +282,16 @@ def test_a_killed_session_is_replaced(mariadb, server):
 
 def test_a_stopped_server_is_down():
     with socket.socket() as deaf:
-        deaf.bind(("127.0.0.1", 0))  # bound, so that no one else takes the port, and refusing as no one listens
-        server = MySqlKeyServer(f"127.0.0.1:{deaf.getsockname()[1]}", database="krake", user="krake")
+        deaf.bind(
+            ("127.0.0.1", 0)
+        )  # bound, so that no one else takes the port, and refusing as no one listens
+        server = MySqlKeyServer(
+            f"127.0.0.1:{deaf.getsockname()[1]}", database="krake", user="krake"
+        )
         for request in (server.known, server.claim, server.delete):
-            with pytest.raises(KeyServerDownError, match=r"127\.0\.0\.1:\d+.*does not answer.*start it"):
+            with pytest.raises(
+                KeyServerDownError, match=r"127\.0\.0\.1:\d+.*does not answer.*start it"
+            ):
                 request(KEYS)
         store = ShardedKeyStore([server])
         assert store.unknown(KEYS).undecided == set(KEYS)
@@ -270,7 +301,9 @@ def test_a_stopped_server_is_down():
 
 def test_a_server_that_hangs_is_down_after_the_time_limit():
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        server = MySqlKeyServer(f"127.0.0.1:{silent.getsockname()[1]}", database="krake", user="krake", timeout_s=0.2)
+        server = MySqlKeyServer(
+            f"127.0.0.1:{silent.getsockname()[1]}", database="krake", user="krake", timeout_s=0.2
+        )
         with pytest.raises(KeyServerDownError, match="does not answer"):
             server.known(KEYS)
 
@@ -338,7 +371,9 @@ def test_a_user_without_the_right_says_what_an_administrator_runs(mariadb, serve
     mariadb.run(f"GRANT SELECT ON {server._database}.* TO reader@'127.0.0.1'")
     reader = mariadb.key_server(server._database, user="reader", password="r")
     assert reader.known(KEYS) == set()
-    assert (reader.states(KEYS), reader.counts()) == ({}, {}), "enough for who looks alone (docs/page.md)"
+    assert (reader.states(KEYS), reader.counts()) == ({}, {}), (
+        "enough for who looks alone (docs/page.md)"
+    )
     for request in (
         lambda: reader.insert(KEYS, KeyState.QUEUED),
         lambda: reader.turns([SlotWish(bytes(20), 1000)]),
@@ -367,9 +402,18 @@ def test_the_sql_files_run_by_hand_in_the_client(mariadb):
     mariadb.run(f"CREATE DATABASE {database}")
 
     def by_hand(name):
-        command = [client, "--no-defaults", f"--socket={mariadb.socket}", "--user=root", "--batch", database]
+        command = [
+            client,
+            "--no-defaults",
+            f"--socket={mariadb.socket}",
+            "--user=root",
+            "--batch",
+            database,
+        ]
         with (SQL_DIRECTORY / name).open() as script:
-            return subprocess.run(command, stdin=script, check=True, capture_output=True, text=True).stdout
+            return subprocess.run(
+                command, stdin=script, check=True, capture_output=True, text=True
+            ).stdout
 
     by_hand("create.sql")
     server = mariadb.key_server(database)
@@ -386,8 +430,13 @@ def test_the_table_is_as_the_format_says(mariadb, server):
         "SELECT column_name, column_type, collation_name, column_key FROM information_schema.columns"
         f" WHERE table_schema = '{server._database}' AND table_name = 'kraakekeys' ORDER BY ordinal_position"
     )
-    assert columns == [("hash", "char(40)", "ascii_bin", "PRI"), ("keyinfo", "tinyint(4)", None, "")]
-    engines = mariadb.run(f"SELECT engine FROM information_schema.tables WHERE table_schema = '{server._database}'")
+    assert columns == [
+        ("hash", "char(40)", "ascii_bin", "PRI"),
+        ("keyinfo", "tinyint(4)", None, ""),
+    ]
+    engines = mariadb.run(
+        f"SELECT engine FROM information_schema.tables WHERE table_schema = '{server._database}'"
+    )
     assert set(engines) == {("InnoDB",)}
 
 
@@ -396,7 +445,9 @@ def test_every_error_of_the_server_is_translated():
     codes = {value for name, value in vars(ER).items() if name.isupper()} | LOST | set(ADVICE)
     assert not LOST & set(ADVICE)
     for code in codes:
-        error = translate("db:3306", "krake", "krake", pymysql.err.OperationalError(code, "some\ntext"))
+        error = translate(
+            "db:3306", "krake", "krake", pymysql.err.OperationalError(code, "some\ntext")
+        )
         assert str(error).startswith("db:3306: ")
         assert "{" not in str(error)
         assert isinstance(error, KeyServerDownError) == (code in LOST)
@@ -418,7 +469,9 @@ def test_server_names(name, expected):
     assert parse_server(name) == expected
 
 
-@pytest.mark.parametrize("name", ["", ":3306", "db:port", "db:0", "db:65536", "db:-1", "::1", "[::1]x", "[::1", "db:"])
+@pytest.mark.parametrize(
+    "name", ["", ":3306", "db:port", "db:0", "db:65536", "db:-1", "::1", "[::1]x", "[::1", "db:"]
+)
 def test_names_that_are_no_servers_are_refused(name):
     with pytest.raises(ConfigError, match=r"key_storage\.servers"):
         parse_server(name)

@@ -35,7 +35,9 @@ def test_a_full_disk_names_the_server_undoes_the_statement_and_is_over_when_ther
                 fill(store.insert, keys, inserted)
             assert server.name in str(caught.value)
             assert "\n" not in str(caught.value)
-            assert store.unknown(keys).known == set(inserted), "the statement that failed left nothing"
+            assert store.unknown(keys).known == set(inserted), (
+                "the statement that failed left nothing"
+            )
             # The server may have freed a little room since.
             with pytest.raises(KeyServerFullError, match="make room"):
                 fill(store.claim, keys, inserted)
@@ -66,5 +68,7 @@ def test_every_way_to_say_that_the_disk_is_full_is_understood(code, text):
 
 
 def test_other_errors_with_a_28_in_them_are_not_a_full_disk():
-    error = translate("db:3306", "krake", "krake", pymysql.err.OperationalError(1064, "syntax error near '28'"))
+    error = translate(
+        "db:3306", "krake", "krake", pymysql.err.OperationalError(1064, "syntax error near '28'")
+    )
     assert not isinstance(error, KeyServerFullError)

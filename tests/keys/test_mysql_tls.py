@@ -21,7 +21,13 @@ from tests.keys.fake_mysql import ASKS, OK, fake_server
 
 MODES = ("verify", "require", "prefer", "off")
 SECRET = "s3cret-of-the-keys"
-GREETINGS = (b"", b"mysql_native_password", b"caching_sha2_password", b"sha256_password", b"mysql_clear_password")
+GREETINGS = (
+    b"",
+    b"mysql_native_password",
+    b"caching_sha2_password",
+    b"sha256_password",
+    b"mysql_clear_password",
+)
 
 
 @dataclass
@@ -67,18 +73,24 @@ def test_each_mode_is_encrypted_as_it_says(encrypted: Encrypted) -> None:
     assert encrypted.encryption("off") == ""
 
 
-def test_verify_refuses_a_certificate_of_a_stranger_and_one_of_another_name(encrypted: Encrypted) -> None:
+def test_verify_refuses_a_certificate_of_a_stranger_and_one_of_another_name(
+    encrypted: Encrypted,
+) -> None:
     for authority, host, problem in (
         (encrypted.stranger, "127.0.0.1", "certificate"),
         (None, "127.0.0.1", "certificate"),
         (encrypted.authority, "localhost", "Hostname mismatch"),
     ):
-        with pytest.raises(KeyAccessError, match=rf"not trusted \(.*{problem}.*key_storage\.ca_file"):
+        with pytest.raises(
+            KeyAccessError, match=rf"not trusted \(.*{problem}.*key_storage\.ca_file"
+        ):
             encrypted.encryption("verify", authority, host)
 
 
 @pytest.mark.parametrize("tls", ["verify", "require"])
-def test_a_server_without_encryption_is_refused_where_it_is_asked_for(mariadb: MariaDb, tls: str) -> None:
+def test_a_server_without_encryption_is_refused_where_it_is_asked_for(
+    mariadb: MariaDb, tls: str
+) -> None:
     with pytest.raises(KeyAccessError, match=r"offers no encryption.*key_storage\.tls"):
         mariadb.key_server(tls=tls).exists()
 
@@ -87,13 +99,21 @@ def test_a_ca_file_that_is_none_is_named(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     for name in ("none", "empty"):
         server = MySqlKeyServer(
-            "127.0.0.1:1", database="krake", user="krake", tls="verify", ca_file=str(tmp_path / name)
+            "127.0.0.1:1",
+            database="krake",
+            user="krake",
+            tls="verify",
+            ca_file=str(tmp_path / name),
         )
-        with pytest.raises(ConfigError, match=rf"key_storage\.ca_file: .*{name}: holds no certificates"):
+        with pytest.raises(
+            ConfigError, match=rf"key_storage\.ca_file: .*{name}: holds no certificates"
+        ):
             server.exists()
 
 
-def asked(server: str, tls: str, ca_file: Path | None = None, *, timeout_s: float = 10.0) -> KeyStoreError | None:
+def asked(
+    server: str, tls: str, ca_file: Path | None = None, *, timeout_s: float = 10.0
+) -> KeyStoreError | None:
     """What comes of a request to a server."""
     keys = MySqlKeyServer(
         server,
@@ -133,7 +153,9 @@ SCRIPTS: dict[str, tuple[bytes, Sequence[str]]] = {
 
 @pytest.mark.parametrize("tls", ["prefer", "off"])
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_no_password_is_given_away_over_an_open_connection(name: str, tls: str, elsewhere: None) -> None:
+def test_no_password_is_given_away_over_an_open_connection(
+    name: str, tls: str, elsewhere: None
+) -> None:
     greeting, script = SCRIPTS[name]
     with fake_server(greeting, [ASKS[word] for word in script]) as server:
         error = asked(server.name, tls)
@@ -146,7 +168,9 @@ def test_no_password_is_given_away_over_an_open_connection(name: str, tls: str, 
         assert SECRET not in str(error)
 
 
-@pytest.mark.parametrize("name", [name for name, (_, script) in SCRIPTS.items() if script and name != "old"])
+@pytest.mark.parametrize(
+    "name", [name for name, (_, script) in SCRIPTS.items() if script and name != "old"]
+)
 def test_the_same_servers_get_it_on_loopback_so_they_would_have_got_it(name: str) -> None:
     greeting, script = SCRIPTS[name]
     with fake_server(greeting, [ASKS[word] for word in script]) as server:
@@ -165,7 +189,10 @@ def test_a_packet_that_ends_too_early_is_the_servers_trouble(packet: bytes, when
 @given(
     greeting=st.sampled_from(GREETINGS),
     script=st.lists(
-        st.one_of(st.sampled_from(sorted(ASKS.values())), st.just(OK), st.binary(min_size=1, max_size=20)), max_size=5
+        st.one_of(
+            st.sampled_from(sorted(ASKS.values())), st.just(OK), st.binary(min_size=1, max_size=20)
+        ),
+        max_size=5,
     ),
     tls=st.sampled_from(["prefer", "off"]),
 )
@@ -179,7 +206,9 @@ def test_no_drawn_dialogue_makes_a_client_give_it_away(
 
 @pytest.mark.parametrize("tls", ["verify", "require"])
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_a_line_that_is_stripped_of_its_encryption_hears_nothing_of_the_login(name: str, tls: str) -> None:
+def test_a_line_that_is_stripped_of_its_encryption_hears_nothing_of_the_login(
+    name: str, tls: str
+) -> None:
     """On loopback too: what was asked for is not given up."""
     greeting, script = SCRIPTS[name]
     with fake_server(greeting, [ASKS[word] for word in script]) as server:
@@ -227,7 +256,9 @@ def test_loopback_is_told_by_the_address_of_the_other_end(address: str, expected
     assert is_loopback(address) is expected
 
 
-def test_a_server_that_drips_has_the_time_of_the_whole_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_drips_has_the_time_of_the_whole_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Each look at the clock finds a second more, so a client that gives each byte the whole time reads them all."""
     clock = count()
     monkeypatch.setattr(mysql_tls, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))

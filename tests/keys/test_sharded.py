@@ -6,7 +6,14 @@ import pytest
 
 from crawl_lib.config import KeyStorageConfig, from_mapping
 from crawl_lib.errors import ConfigError
-from crawl_lib.keys import MySqlKeyServer, SqliteKeyServer, check, open_key_store, own_server, repair
+from crawl_lib.keys import (
+    MySqlKeyServer,
+    SqliteKeyServer,
+    check,
+    open_key_store,
+    own_server,
+    repair,
+)
 from tests.contracts.keystore import make_keys
 
 
@@ -59,7 +66,11 @@ def test_a_report_is_json_and_text(tmp_path):
     ],
 )
 def test_a_node_s_own_server_is_the_one_of_its_name_else_of_its_place(servers, expected, tmp_path):
-    mapping = {"servers": ["a", "b.example"], "dfs_primary": "dfs", "key_storage": {"servers": servers}}
+    mapping = {
+        "servers": ["a", "b.example"],
+        "dfs_primary": "dfs",
+        "key_storage": {"servers": servers},
+    }
     config = from_mapping(mapping, base=tmp_path)
     assert [own_server(config, node) for node in config.servers] == expected
     assert own_server(config, "retired") == 0

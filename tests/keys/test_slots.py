@@ -43,7 +43,9 @@ def nodes(tmp_path, monkeypatch):
     with ExitStack() as stack:
 
         def node(count: int = 1, fetch: FetchConfig = FETCH) -> SharedTurns:
-            servers = [Switch(SqliteKeyServer(tmp_path / f"{place}.sqlite")) for place in range(count)]
+            servers = [
+                Switch(SqliteKeyServer(tmp_path / f"{place}.sqlite")) for place in range(count)
+            ]
             for server in servers:
                 server.inner.ensure()
                 server.inner.close()
@@ -63,7 +65,9 @@ def answers(turns: SharedTurns, count: int = 1) -> list[tuple[int, dict]]:
     return found
 
 
-def span_of(turns: SharedTurns, name: str, count: int = 1, start_s: float = 0.25) -> tuple[float, float]:
+def span_of(
+    turns: SharedTurns, name: str, count: int = 1, start_s: float = 0.25
+) -> tuple[float, float]:
     turns.hear(0, ask(name, count, start_s))
     ((_, told),) = answers(turns)
     assert told["turn"] == name
@@ -80,7 +84,9 @@ def test_spans_of_an_address_are_a_delay_apart_whichever_node_has_them(nodes, mo
         time.sleep(0.01 * (number % 5))
     assert len(spans) > 6
     assert all(begins_s < ends_s for begins_s, ends_s in spans)
-    assert min(after[0] - before[1] for before, after in pairwise(sorted(spans))) >= FETCH.ip_delay_s
+    assert (
+        min(after[0] - before[1] for before, after in pairwise(sorted(spans))) >= FETCH.ip_delay_s
+    )
 
 
 def test_a_span_is_for_all_processes_of_a_node(nodes) -> None:
@@ -173,7 +179,9 @@ def test_a_server_that_is_down_holds_up_its_own_slots_only(nodes, caplog) -> Non
     assert len(answers(turns, 20 - len(here))) == 20 - len(here)
 
 
-def test_a_server_that_is_slow_holds_up_its_own_slots_only_and_not_the_end(nodes, monkeypatch) -> None:
+def test_a_server_that_is_slow_holds_up_its_own_slots_only_and_not_the_end(
+    nodes, monkeypatch
+) -> None:
     turns, answered = nodes(2), threading.Event()
     names = [f"ip 127.0.0.{number}" for number in range(20)]
     slow = turns._servers[0].inner
@@ -189,13 +197,16 @@ def test_a_server_that_is_slow_holds_up_its_own_slots_only_and_not_the_end(nodes
     answered.set()
 
 
-def test_a_server_that_came_back_empty_is_waited_for_and_one_of_an_older_version_is_an_error(nodes, tmp_path) -> None:
+def test_a_server_that_came_back_empty_is_waited_for_and_one_of_an_older_version_is_an_error(
+    nodes, tmp_path
+) -> None:
     turns = nodes()
     with closing(sqlite3.connect(tmp_path / "0.sqlite")) as connection:
         connection.execute("DROP TABLE kraakeslots")
         turns.hear(0, ask(IP))
         with pytest.raises(
-            KeyTablesError, match=r"0\.sqlite: has no table of turns: run `krake keys create --missing`"
+            KeyTablesError,
+            match=r"0\.sqlite: has no table of turns: run `krake keys create --missing`",
         ):
             answers(turns)
     other = nodes()
@@ -207,7 +218,9 @@ def test_a_server_that_came_back_empty_is_waited_for_and_one_of_an_older_version
     answers(other)
 
 
-def test_a_server_that_goes_away_while_it_is_asked_what_it_has_is_waited_for(nodes, monkeypatch) -> None:
+def test_a_server_that_goes_away_while_it_is_asked_what_it_has_is_waited_for(
+    nodes, monkeypatch
+) -> None:
     turns = nodes()
     server = turns._servers[0].inner
     real, asked = server.turns, threading.Event()
@@ -233,16 +246,24 @@ def test_a_turn_that_is_too_far_away_is_not_believed(nodes, tmp_path, monkeypatc
     """The server's clock was set back by years, or the row is damaged: the slot waits for its longest reservation."""
     monkeypatch.setattr(slots, "SPAN_S", 0.2)
     monkeypatch.setattr(slots, "WAIT_S", 0.2)
-    turns = nodes(fetch=FetchConfig(host_delay_s=0.0, ip_delay_s=0.02, time_limit_s=0.2, max_crawl_delay_s=0.1))
+    turns = nodes(
+        fetch=FetchConfig(
+            host_delay_s=0.0, ip_delay_s=0.02, time_limit_s=0.2, max_crawl_delay_s=0.1
+        )
+    )
     slot = hashlib.sha1(name.encode()).hexdigest()
     with closing(sqlite3.connect(tmp_path / "0.sqlite", isolation_level=None)) as connection:
-        connection.execute("INSERT INTO kraakeslots VALUES (?, ?)", (slot, int((time.time() + 1e8) * 1000)))
+        connection.execute(
+            "INSERT INTO kraakeslots VALUES (?, ?)", (slot, int((time.time() + 1e8) * 1000))
+        )
     asked_s = time.monotonic()
     begins_s, _ = span_of(turns, name)
     assert asked_s + 0.2 <= begins_s <= asked_s + 5
 
 
-def test_a_host_is_the_node_s_that_has_it_also_where_its_requests_may_last_longer_than_ours(nodes) -> None:
+def test_a_host_is_the_node_s_that_has_it_also_where_its_requests_may_last_longer_than_ours(
+    nodes,
+) -> None:
     patient, brief = nodes(fetch=replace(FETCH, time_limit_s=600.0)), nodes()
     span_of(patient, HOST)
     brief.hear(0, ask(HOST))
@@ -259,11 +280,17 @@ def test_nothing_is_asked_before_a_process_asks(nodes) -> None:
     assert [server.calls for server in turns._servers] == [[], []]
 
 
-TEXT = st.text(st.characters(exclude_categories=[]))  # JSON lets half of a pair of surrogates through
-ANYTHING = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), TEXT, st.lists(st.integers()))
+TEXT = st.text(
+    st.characters(exclude_categories=[])
+)  # JSON lets half of a pair of surrogates through
+ANYTHING = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), TEXT, st.lists(st.integers())
+)
 SAID = st.one_of(
     st.dictionaries(st.sampled_from(["ask", "over", "turns", "rest_s", "start_s"]), ANYTHING),
-    st.fixed_dictionaries({"ask": TEXT.map("ip ".__add__), "turns": st.integers(), "start_s": st.floats()}),
+    st.fixed_dictionaries(
+        {"ask": TEXT.map("ip ".__add__), "turns": st.integers(), "start_s": st.floats()}
+    ),
     st.fixed_dictionaries({"ask": TEXT.map("host ".__add__)}),
     st.fixed_dictionaries({"over": st.just(HOST), "rest_s": st.floats() | st.integers()}),
 )

@@ -120,7 +120,9 @@ def test_a_folder_in_place_of_the_file_is_an_error(server):
 def test_a_file_that_is_no_database_is_an_error(server):
     server.path.parent.mkdir()
     server.path.write_bytes(b"not a database" * 1000)
-    with pytest.raises(KeyStoreError, match=r"0\.sqlite: .*not a database.*krake fsck --repair --only keys"):
+    with pytest.raises(
+        KeyStoreError, match=r"0\.sqlite: .*not a database.*krake fsck --repair --only keys"
+    ):
         server.known(make_keys(1))
 
 
@@ -128,7 +130,10 @@ def test_a_file_that_another_process_keeps_locked_is_down(server):
     server.create()
     other = sqlite3.connect(server.path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    for request in (lambda: server.insert(make_keys(1), KeyState.QUEUED), lambda: server.claim(make_keys(1))):
+    for request in (
+        lambda: server.insert(make_keys(1), KeyState.QUEUED),
+        lambda: server.claim(make_keys(1)),
+    ):
         with pytest.raises(KeyServerDownError, match="locked"):
             request()
     other.execute("ROLLBACK")
@@ -226,7 +231,8 @@ def test_a_foreign_keyinfo_means_known(server):
     connection = sqlite3.connect(server.path)
     with connection:
         connection.executemany(
-            "INSERT INTO kraakekeys VALUES (?, ?)", zip([k.hex() for k in keys], [None, 0, 9], strict=True)
+            "INSERT INTO kraakekeys VALUES (?, ?)",
+            zip([k.hex() for k in keys], [None, 0, 9], strict=True),
         )
     connection.close()
     store = ShardedKeyStore([server])

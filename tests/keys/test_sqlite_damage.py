@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 
 from crawl_lib.errors import DamagedKeysError, KeyStoreError, KeyTablesError
-from crawl_lib.keys import ShardedKeyStore, SqliteKeyServer, check, dump_keys, read_ring, repair, reshard
+from crawl_lib.keys import (
+    ShardedKeyStore,
+    SqliteKeyServer,
+    check,
+    dump_keys,
+    read_ring,
+    repair,
+    reshard,
+)
 from crawl_lib.keys.ring import Ring, RingNote
 from crawl_lib.states import KeyState
 from tests.contracts.keystore import make_keys
@@ -106,13 +114,17 @@ def rewritten(folder: Path, whole: bytes, *statements: str) -> SqliteKeyServer:
         "ALTER TABLE kraakekeys RENAME TO kraakekeyr",
     ],
 )
-def test_rows_and_names_that_are_no_keys_are_damage(whole: bytes, tmp_path: Path, statement: str) -> None:
+def test_rows_and_names_that_are_no_keys_are_damage(
+    whole: bytes, tmp_path: Path, statement: str
+) -> None:
     store = ShardedKeyStore([rewritten(tmp_path, whole, statement)])
     for work in (check, repair):
         report = work(store)
         assert not report.ok
         assert report.failed, statement
-    with pytest.raises(DamagedKeysError, match=r"0\.sqlite: .*damaged.*run `krake fsck --repair --only keys`"):
+    with pytest.raises(
+        DamagedKeysError, match=r"0\.sqlite: .*damaged.*run `krake fsck --repair --only keys`"
+    ):
         repair(store).raise_if_failed()
     store.close()
 
@@ -125,7 +137,9 @@ def test_a_table_that_is_compared_as_numbers_is_damage(whole: bytes, tmp_path: P
 
 def test_a_schema_that_is_no_text_is_damage(whole: bytes, tmp_path: Path) -> None:
     """SQLite's message quotes it, so Python cannot decode the message."""
-    server = damaged_file(tmp_path, whole.replace(b"CREATE TABLE kraakekeys", b"CREATE TABL\xff kraakekeys"))
+    server = damaged_file(
+        tmp_path, whole.replace(b"CREATE TABLE kraakekeys", b"CREATE TABL\xff kraakekeys")
+    )
     with pytest.raises(DamagedKeysError, match=r"0\.sqlite: .*damaged"):
         server.known(KEYS)
 
@@ -141,7 +155,9 @@ def test_a_damaged_file_is_dropped_and_made_again(whole: bytes, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("bit", range(8))
-def test_a_wrong_bit_in_the_note_is_damage_and_never_another_place(whole: bytes, tmp_path: Path, bit: int) -> None:
+def test_a_wrong_bit_in_the_note_is_damage_and_never_another_place(
+    whole: bytes, tmp_path: Path, bit: int
+) -> None:
     server = damaged_file(tmp_path, whole)
     text, right = server.read_note() or "", read_ring(server)
     for at in range(len(text)):
@@ -154,6 +170,8 @@ def test_a_wrong_bit_in_the_note_is_damage_and_never_another_place(whole: bytes,
 
 def test_a_note_of_before_digests_is_read(whole: bytes, tmp_path: Path) -> None:
     server = damaged_file(tmp_path, whole)
-    server.write_note('{"moving_to": null, "place": 0, "ring": {"generation": 0, "names": ["a"], "replication": 1}}')
+    server.write_note(
+        '{"moving_to": null, "place": 0, "ring": {"generation": 0, "names": ["a"], "replication": 1}}'
+    )
     assert read_ring(server) == RingNote(Ring(0, ("a",), 1), 0)
     server.close()

@@ -42,7 +42,9 @@ def open_store(three_mariadbs, database):
     opened = []
 
     def open_():
-        opened.append(ShardedKeyStore([server.key_server(database) for server in three_mariadbs], 2))
+        opened.append(
+            ShardedKeyStore([server.key_server(database) for server in three_mariadbs], 2)
+        )
         return opened[-1]
 
     yield open_
@@ -101,7 +103,11 @@ def test_the_parts_of_all_servers_are_the_whole(store):
     whole = check(store)
     parts = [check(store, server.name) for server in store.servers]
     assert [part.servers for part in parts] == [[counts] for counts in whole.servers]
-    assert [counts.total for counts in whole.servers] == [SHARE[0] - 3_000, SHARE[1] - 2_000, SHARE[2] - 1_000]
+    assert [counts.total for counts in whole.servers] == [
+        SHARE[0] - 3_000,
+        SHARE[1] - 2_000,
+        SHARE[2] - 1_000,
+    ]
     assert [dict(part.missing) for part in parts] == [
         {first.name: 3_000},
         {second.name: 2_000},
@@ -120,7 +126,9 @@ def test_a_server_that_starts_deletes_no_other_s_temporary_files(three_mariadbs)
     assert directories == {str(server.directory) for server in three_mariadbs}
 
 
-def test_parts_of_all_servers_at_the_same_time_twice_each_and_again(three_mariadbs, database, store, open_store):
+def test_parts_of_all_servers_at_the_same_time_twice_each_and_again(
+    three_mariadbs, database, store, open_store
+):
     """As tasks that Airflow started, thought dead and started again; a server without tables among them."""
     store.insert(KEYS)
     store.set_state(KEYS[::2], KeyState.CRAWLED)
@@ -140,7 +148,9 @@ def test_parts_of_all_servers_at_the_same_time_twice_each_and_again(three_mariad
     assert all(report.ok and not report.missing and not report.behind for report in again)
 
 
-def test_turns_of_two_nodes_and_a_server_that_stops_and_comes_back(three_mariadbs, database, store, monkeypatch):
+def test_turns_of_two_nodes_and_a_server_that_stops_and_comes_back(
+    three_mariadbs, database, store, monkeypatch
+):
     """Spans of one address are a delay apart, whichever node has them; those of the other servers go on coming."""
     monkeypatch.setattr(slots, "RETRY_S", 0.2)
     fetch = FetchConfig(ip_delay_s=0.05)
@@ -185,7 +195,10 @@ def test_a_server_s_part_fails_if_a_replica_of_its_interval_is_down(three_mariad
             stages.maintain_keys(open_stores(config), server=server)
     assert stages.maintain_keys(open_stores(config), server=three)["ok"]
     three_mariadbs[1].start()
-    assert all(stages.maintain_keys(open_stores(config), server=server)["ok"] for server in (one, two, three))
+    assert all(
+        stages.maintain_keys(open_stores(config), server=server)["ok"]
+        for server in (one, two, three)
+    )
 
 
 def test_a_server_that_is_not_in_the_config_is_refused(config_file):
@@ -209,7 +222,8 @@ def test_only_prefixes_that_differ_are_read(three_mariadbs, store):
         before = [server.status("Rows_sent")[0] for server in three_mariadbs]
         result = work()
         return result, [
-            server.status("Rows_sent")[0] - earlier for server, earlier in zip(three_mariadbs, before, strict=True)
+            server.status("Rows_sent")[0] - earlier
+            for server, earlier in zip(three_mariadbs, before, strict=True)
         ]
 
     _, looks = sent(lambda: None)

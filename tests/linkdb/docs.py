@@ -21,7 +21,8 @@ SITES = {
     "http://python.example/": Path("/usr/share/doc/python3.11-doc/html"),
     "http://postgres.example/": Path("/usr/share/doc/postgresql-doc-15/html"),
 }
-RELS = frozenset("next prev index contents start alternate canonical author copyright help search license".split())  # noqa: SIM905
+_RELS = "next prev index contents start alternate canonical author copyright help search license"
+RELS = frozenset(_RELS.split())
 """Of `link`, that may lead to a page."""
 
 
@@ -30,7 +31,9 @@ def files(site: str) -> dict[str, Path]:
     root = SITES[site].resolve()
     found = {site + str(path.relative_to(root)): path for path in sorted(root.rglob("*.html"))}
     if not found:
-        pytest.skip(f"{SITES[site]} is not there: the Debian packages python3.11-doc and postgresql-doc-15 are needed")
+        pytest.skip(
+            f"{SITES[site]} is not there: the Debian packages python3.11-doc and postgresql-doc-15 are needed"
+        )
     return found
 
 

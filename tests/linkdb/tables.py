@@ -26,14 +26,22 @@ def rows_of(stores: Stores, family: Family) -> list[Row]:
     versions = Versions(stores, family)
     version = versions.newest()
     assert version is not None
-    rows = [row for batch in versions.batches(version, family.schema.names) for row in batch.to_pylist()]
+    rows = [
+        row for batch in versions.batches(version, family.schema.names) for row in batch.to_pylist()
+    ]
     assert [row["key"] for row in rows] == sorted(row["key"] for row in rows)
     return rows
 
 
 def leave_links(stores: Stores, batches: Iterable[pa.RecordBatch]) -> None:
     """Make a first table of links of these rows, as if of segments that are gone. They are in batches of GROUP_ROWS."""
-    facts = {"parent": None, "now": 0, "config_digest": "", "segments": {}, "dropped": sha256().hexdigest()}
+    facts = {
+        "parent": None,
+        "now": 0,
+        "config_digest": "",
+        "segments": {},
+        "dropped": sha256().hexdigest(),
+    }
     assert write_version(Versions(stores, OUTLINKS), 1, batches, facts)
 
 

@@ -39,7 +39,10 @@ def grow(crawl: Crawl, rounds: int = 3, pages: int = 1000) -> None:
             for url in rng.sample(urls, pages // 2)
         ]
         for visit in visits:
-            links = [(url, rng.choice(["", "here", "Ä"])) for url in rng.choices(urls[: pages // 5], k=10)]
+            links = [
+                (url, rng.choice(["", "here", "Ä"]))
+                for url in rng.choices(urls[: pages // 5], k=10)
+            ]
             visit.links = links if visit.outcome == "ok" else ()
         crawl.segment(T + number * DAY, visits)
 
@@ -56,7 +59,9 @@ def forget(crawl: Crawl) -> None:
         shutil.rmtree(crawl.root / family.folder, ignore_errors=True)
 
 
-def test_threads_and_groups_of_segments_change_no_byte(crawl: Crawl, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_and_groups_of_segments_change_no_byte(
+    crawl: Crawl, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(writing, "PART_ROWS", 1000)
     monkeypatch.setattr("crawl_lib.linkdb.links.GROUP_ROWS", 500)
     grow(crawl)
@@ -124,7 +129,9 @@ def test_a_damaged_table_is_named_and_the_last_whole_one_goes_on(crawl: Crawl) -
     for version in (1, 3):
         path = root / Versions(crawl.stores, OUTLINKS).read(version).paths[0]
         path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(DamagedFileError, match="no version is whole: move all of them away: `krake linkdb update`"):
+    with pytest.raises(
+        DamagedFileError, match="no version is whole: move all of them away: `krake linkdb update`"
+    ):
         update_linkdb(crawl.stores, now=NOW)
 
 
@@ -134,7 +141,9 @@ def test_damaged_links_of_a_segment_are_named_and_leave_nothing(crawl: Crawl) ->
     with pytest.raises(Exception, match=r"links\.parquet"):
         update_linkdb(crawl.stores, now=NOW)
     assert sums(crawl) == []
-    assert not [path for path in crawl.root.rglob("*") if "outlinks" in path.parts and path.is_file()]
+    assert not [
+        path for path in crawl.root.rglob("*") if "outlinks" in path.parts and path.is_file()
+    ]
 
 
 def test_bytes_that_changed_are_named_with_what_to_do(crawl: Crawl) -> None:
@@ -144,5 +153,7 @@ def test_bytes_that_changed_are_named_with_what_to_do(crawl: Crawl) -> None:
     shutil.copy(part, part.with_name("copy"))
     part.write_bytes(b"x" * part.stat().st_size)
     crawl.stores.storage.delete(version.path)
-    with pytest.raises(DamagedFileError, match=r"outlinks/1/part-00000\.parquet.*; run `krake fsck --repair`"):
+    with pytest.raises(
+        DamagedFileError, match=r"outlinks/1/part-00000\.parquet.*; run `krake fsck --repair`"
+    ):
         update_linkdb(crawl.stores, now=NOW)

@@ -45,11 +45,23 @@ def test_the_inlinks_of_ten_pages_are_those_that_their_site_s_files_have(config:
 
 
 def test_words_in_any_script_are_kept_and_cut_by_characters(config: Config) -> None:
-    words = ["Ελληνικά", "日本語のページ", "العربية", "עברית", "हिन्दी", "ไทย", "👩‍🚀", "", "Русский " * 20]
+    words = [
+        "Ελληνικά",
+        "日本語のページ",
+        "العربية",
+        "עברית",
+        "हिन्दी",
+        "ไทย",
+        "👩‍🚀",
+        "",
+        "Русский " * 20,
+    ]
     crawl = limited(config, max_anchor_chars=30)
     crawl.segment(T, [Visit(A, links=[(B, word) for word in words])])
     update_linkdb(crawl.stores, now=NOW)
-    assert sorted(row["anchor"] for row in rows_of(crawl.stores, LINKDB)) == sorted({word[:30] for word in words})
+    assert sorted(row["anchor"] for row in rows_of(crawl.stores, LINKDB)) == sorted(
+        {word[:30] for word in words}
+    )
 
 
 def test_words_that_are_the_same_once_they_are_cut_count_once(config: Config) -> None:
@@ -96,7 +108,11 @@ def test_what_limits_leave_out_is_counted_by_option(
     """Texts that are the same once they are cut are one link."""
     crawl = limited(config, max_anchor_chars=3, **options)
     page = f"{A}page"
-    links = [Visit(page, links=[A]), Visit(B, links=[(A, "word"), (A, "words"), (A, "other")]), Visit(C, links=[A])]
+    links = [
+        Visit(page, links=[A]),
+        Visit(B, links=[(A, "word"), (A, "words"), (A, "other")]),
+        Visit(C, links=[A]),
+    ]
     crawl.segment(T, [*links, Visit("http://d.example/", links=[A])])
     update_linkdb(crawl.stores, now=NOW)
     found = inlinks_of(crawl.stores, A)
@@ -110,14 +126,22 @@ def test_what_limits_leave_out_is_counted_by_option(
 def test_runs_are_cut_alike_however_they_come_in_batches(size: int) -> None:
     rng = random.Random(size)
     keys = sorted(rng.choice([b"a", b"b", b"c" * 20, b"d"]) for _ in range(200))
-    table = pa.table({"key": keys, "text": [rng.choice("xy") for _ in keys]}).sort_by([("key", "ascending")])
-    batches = [pa.RecordBatch.from_pydict({"key": pa.array([], pa.binary()), "text": pa.array([], pa.string())})]
+    table = pa.table({"key": keys, "text": [rng.choice("xy") for _ in keys]}).sort_by(
+        [("key", "ascending")]
+    )
+    batches = [
+        pa.RecordBatch.from_pydict(
+            {"key": pa.array([], pa.binary()), "text": pa.array([], pa.string())}
+        )
+    ]
     batches += table.combine_chunks().to_batches(size)
     rows = list(zip(*(table[name].to_pylist() for name in ("key", "text")), strict=True))
     once = [row for before, row in zip([None, *rows], rows, strict=False) if row != before]
     assert taken(first_of_each(batches, ["key", "text"], 1)) == once
     assert taken(first_of_each(batches, ["key"], 3)) == [
-        row for number, row in enumerate(rows) if [key for key, _ in rows[:number]].count(row[0]) < 3
+        row
+        for number, row in enumerate(rows)
+        if [key for key, _ in rows[:number]].count(row[0]) < 3
     ]
 
 
@@ -128,7 +152,13 @@ def taken(batches: Any) -> list[tuple[bytes, str]]:
 def test_rules_of_the_scope_linkdb_hold_for_both_ends(config: Config) -> None:
     """Normalised links are in order again, each once; a filter that rejects an end rejects the link."""
     crawl = limited(config)
-    crawl.segment(T, [Visit(f"{A}?b=1&a=2", links=[B, C, f"{B}x.zip"]), Visit(A, links=[f"{B}?d&c", f"{B}?c&d"])])
+    crawl.segment(
+        T,
+        [
+            Visit(f"{A}?b=1&a=2", links=[B, C, f"{B}x.zip"]),
+            Visit(A, links=[f"{B}?d&c", f"{B}?c&d"]),
+        ],
+    )
     chains = {
         "normalizers": ChainsConfig(linkdb=(StepConfig("query"),)),
         "filters": ChainsConfig(linkdb=(StepConfig("suffix", None, "+P\n.zip"),)),

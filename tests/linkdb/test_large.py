@@ -31,7 +31,9 @@ HUB, TARGET = "http://hub.example/", "http://target.example/"
 
 def stores_at(root: Path) -> Stores:
     scratch = {"directory": "scratch", "memory_bytes": SORTING_BYTES}
-    return open_stores(from_mapping({"servers": ["node"], "dfs_primary": "dfs", "scratch": scratch}, root))
+    return open_stores(
+        from_mapping({"servers": ["node"], "dfs_primary": "dfs", "scratch": scratch}, root)
+    )
 
 
 def keys(numbers: np.ndarray) -> pa.Array[Any]:
@@ -55,7 +57,11 @@ def rows(sources: np.ndarray, targets: np.ndarray | None) -> pa.Table:
     """Rows of links, or of pages."""
     count, none = len(sources), pa.nulls(len(sources))
     seen = pa.repeat(NOW, count) if targets is None else none
-    ends = [none, none, none] if targets is None else [keys(targets), urls(targets), pa.repeat("here", count)]
+    ends = (
+        [none, none, none]
+        if targets is None
+        else [keys(targets), urls(targets), pa.repeat("here", count)]
+    )
     gone = pa.repeat(False, count)
     columns = [
         keys(sources),
@@ -109,7 +115,10 @@ def test_the_linkdb_keeps_the_smallest_keys_in_little_memory(roots: list[Path]) 
     stores = stores_at(roots[-1])
     most = stores.config.linkdb
     found = rows_of(stores, LINKDB)
-    assert Counter(row["url"] == TARGET for row in found) == {True: most.max_inlinks, False: most.max_outlinks}
+    assert Counter(row["url"] == TARGET for row in found) == {
+        True: most.max_inlinks,
+        False: most.max_outlinks,
+    }
     sources = [row["source_url"] for row in found if row["url"] == TARGET]
     assert sources == urls(np.arange(1, most.max_inlinks + 1)).to_pylist()
     assert [row["url"] for row in found if row["url"] != TARGET] == urls(
@@ -126,9 +135,15 @@ def test_linkrank_keeps_the_smallest_key_of_each_domain_in_little_memory(roots: 
     hub = chosen = target = 1.0
     for _ in range(options.rounds):
         handed_on = (0, hub / HOSTS, HOSTS * chosen)
-        hub, chosen, target = (1 - options.damping + options.damping * (one + 1 / nodes) for one in handed_on)
+        hub, chosen, target = (
+            1 - options.damping + options.damping * (one + 1 / nodes) for one in handed_on
+        )
     named = {url: found[url] for url in (HUB, TARGET, *urls(np.arange(1, HOSTS + 2)).to_pylist())}
-    expected = dict.fromkeys(named, chosen) | {HUB: hub, TARGET: target, f"http://h1.example/{HOSTS + 1}": hub}
+    expected = dict.fromkeys(named, chosen) | {
+        HUB: hub,
+        TARGET: target,
+        f"http://h1.example/{HOSTS + 1}": hub,
+    }
     assert named == pytest.approx(expected, abs=1e-9, rel=0)
     assert len(found) == nodes
     assert more_mb < SORTING_BYTES / 1e6

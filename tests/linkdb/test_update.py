@@ -49,9 +49,13 @@ def test_a_page_without_new_content_keeps_its_links(crawl: Crawl, visit: Visit) 
     assert inlinks(crawl) == {B: [A]}
 
 
-@pytest.mark.parametrize("visit", [Visit(A, "gone"), Visit(A, "redirect", redirect_url=C)], ids=["gone", "moved"])
+@pytest.mark.parametrize(
+    "visit", [Visit(A, "gone"), Visit(A, "redirect", redirect_url=C)], ids=["gone", "moved"]
+)
 @pytest.mark.parametrize("at_once", [True, False])
-def test_the_links_of_a_page_that_is_gone_come_back_with_it(crawl: Crawl, visit: Visit, at_once: bool) -> None:
+def test_the_links_of_a_page_that_is_gone_come_back_with_it(
+    crawl: Crawl, visit: Visit, at_once: bool
+) -> None:
     crawl.segment(T, [Visit(A, links=[B])])
     assert at_once or inlinks(crawl) == {B: [A]}
     crawl.segment(T + DAY, [visit])
@@ -87,7 +91,10 @@ def test_links_on_a_dropped_page_go(crawl: Crawl, known: bool) -> None:
 
 
 def test_links_count_that_are_followed_or_are_beyond_scope_or_depth(crawl: Crawl) -> None:
-    urls = {rule: f"http://{rule.replace('_', '-')}.example/" for rule in ("scope", "depth", "nofollow", "element")}
+    urls = {
+        rule: f"http://{rule.replace('_', '-')}.example/"
+        for rule in ("scope", "depth", "nofollow", "element")
+    }
     crawl.segment(T, [Visit(A, links=[B, *urls.values()])])
     rules = {url: rule for rule, url in urls.items()}
     change_links(
@@ -102,7 +109,9 @@ def test_nothing_is_made_again_where_nothing_is_new(crawl: Crawl) -> None:
     crawl.segment(T, [Visit(A, links=[B])])
     first = update_linkdb(crawl.stores, now=NOW)
     assert update_linkdb(crawl.stores, now=NOW) == first
-    config = replace(crawl.stores.config, linkdb=replace(crawl.stores.config.linkdb, max_anchor_chars=1))
+    config = replace(
+        crawl.stores.config, linkdb=replace(crawl.stores.config.linkdb, max_anchor_chars=1)
+    )
     assert update_linkdb(replace(crawl.stores, config=config), now=NOW).number == 2
     (crawl.root / "linkdb" / "2" / "manifest.json").unlink()
     (crawl.root / "linkdb" / "1" / "manifest.json").unlink()

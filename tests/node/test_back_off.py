@@ -62,7 +62,10 @@ def serving(address: str) -> Iterator[Server]:
 
 
 def inject(config: Config, server: Server, count: int) -> None:
-    urls = [f"http://{server.server_address[0]}:{server.server_address[1]}/{page}" for page in range(count)]
+    urls = [
+        f"http://{server.server_address[0]}:{server.server_address[1]}/{page}"
+        for page in range(count)
+    ]
     stages.inject(open_stores(config), run_id="r", seeds="\n".join(urls))
 
 
@@ -73,7 +76,10 @@ def back_off_shown(config: Config) -> dict[str, Any] | None:
 
 def rows(config: Config) -> list[tuple[str, int]]:
     """Outcome and tries of all that was fetched, in order."""
-    return [(row["outcome"], row["attempts"]) for row in Result(config).rows("pages", ["outcome", "attempts"])]
+    return [
+        (row["outcome"], row["attempts"])
+        for row in Result(config).rows("pages", ["outcome", "attempts"])
+    ]
 
 
 def test_a_busy_host_is_passed_over_until_its_back_off_is_over(
@@ -107,14 +113,18 @@ def test_a_busy_host_is_passed_over_until_its_back_off_is_over(
         day = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(until))
         assert back_off_shown(config) == {"hosts": 1, "until": {BUSY: day}}
         main(["--config", str(write_config(config, tmp_path)), "status"])
-        assert f"hosts in back-off: 1 ({BUSY} until {day})" in " ".join(capsys.readouterr().out.split())
+        assert f"hosts in back-off: 1 ({BUSY} until {day})" in " ".join(
+            capsys.readouterr().out.split()
+        )
         assert fsck(open_stores(config)).findings == []
 
         busy.is_busy = False
         monkeypatch.setattr(shares, "time", lambda: until - 1.0)
         assert run_iteration(config, "r", 3)["taken"] == 0
         monkeypatch.setattr(shares, "time", lambda: until + 1.0)
-        with HostStore(queue.files.hosts) as hosts:  # for the processes, which have a clock of their own
+        with HostStore(
+            queue.files.hosts
+        ) as hosts:  # for the processes, which have a clock of their own
             hosts.save_back_off(BUSY, BackOff(time.time() - 1.0, 1))
         assert run_iteration(config, "r", 4)["outcomes"] == {"ok": BATCH}
         assert run_iteration(config, "r", 5)["outcomes"] == {"ok": BATCH}
@@ -137,6 +147,9 @@ def test_the_first_hosts_are_shown_and_all_are_counted(tmp_path: Path) -> None:
             hosts.save_back_off(f"h{number:02}.test", BackOff(now + 1000.0 - number, 1))
     shown = back_off_shown(config)
     assert shown is not None
-    assert (shown["hosts"], list(shown["until"])) == (20, [f"h{number}.test" for number in (19, 18, 17, 16, 15)])
+    assert (shown["hosts"], list(shown["until"])) == (
+        20,
+        [f"h{number}.test" for number in (19, 18, 17, 16, 15)],
+    )
     (queue.files.hosts / "hosts.sqlite").write_bytes(b"no data base" * 100)
     assert "hosts.sqlite" in stages.status_of(config)["queues"][NODE]["error"]

@@ -35,7 +35,9 @@ def test_name_of_a_deleted_folder_is_not_used_again(has_note: bool, tmp_path: Pa
         named = start_iteration(open_stores(config), run_id="b", iteration=1, clock=lambda: 1000)
         assert named.folder == ("1001" if has_note else "1000")
         if not has_note:
-            with pytest.raises(OutputConflictError, match="move the folder 1000 away, and run this task again"):
+            with pytest.raises(
+                OutputConflictError, match="move the folder 1000 away, and run this task again"
+            ):
                 run_iteration(config, "b", 1)
             shutil.rmtree(crawl_dir / "1000")
         for number in (1, 2):

@@ -21,7 +21,9 @@ def config(tmp_path: Path) -> Config:
 
 
 def folders(config: Config) -> list[str]:
-    return [path.name for path in (Path(config.dfs_primary) / config.crawl.directory).glob("[0-9]*")]
+    return [
+        path.name for path in (Path(config.dfs_primary) / config.crawl.directory).glob("[0-9]*")
+    ]
 
 
 def test_of_all_that_begin_at_once_one_names_the_folder_and_commit_deletes_what_the_others_prepared(
@@ -30,7 +32,10 @@ def test_of_all_that_begin_at_once_one_names_the_folder_and_commit_deletes_what_
     with ThreadPoolExecutor(NODES) as pool:
         done = list(
             pool.map(
-                lambda node: stages.crawl_node(open_stores(config), run_id="r", iteration=1, node=node), config.servers
+                lambda node: stages.crawl_node(
+                    open_stores(config), run_id="r", iteration=1, node=node
+                ),
+                config.servers,
             )
         )
     [folder] = folders(config)

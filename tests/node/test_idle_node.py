@@ -42,7 +42,9 @@ def crawl(config: Config, node: str, kill_at: str | None = None) -> int:
     return taken
 
 
-def test_a_task_without_urls_syncs_little(config: Config, nodes: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_without_urls_syncs_little(
+    config: Config, nodes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", synced.append)
     assert crawl(config, nodes[1]) == 0
@@ -55,7 +57,9 @@ def test_modules_of_fetching_processes_load_during_an_intake_that_may_find_urls(
     seen: list[str] = []
     intake = Intake.run
     monkeypatch.setattr(sources, "prepare_workers", lambda: seen.append("prepared"))
-    monkeypatch.setattr(Intake, "run", lambda *given, **more: (seen.append("intake"), intake(*given, **more)))
+    monkeypatch.setattr(
+        Intake, "run", lambda *given, **more: (seen.append("intake"), intake(*given, **more))
+    )
     assert crawl(config, nodes[1]) == 0
     assert seen == ["intake"]
     assert crawl(config, nodes[0]) == 1
@@ -63,13 +67,17 @@ def test_modules_of_fetching_processes_load_during_an_intake_that_may_find_urls(
 
 
 @pytest.mark.parametrize("step", ["intake.empty", "rehome.empty"])
-def test_a_task_that_is_killed_once_its_intake_is_noted_goes_on(step: str, config: Config, nodes: list[str]) -> None:
+def test_a_task_that_is_killed_once_its_intake_is_noted_goes_on(
+    step: str, config: Config, nodes: list[str]
+) -> None:
     assert run_forked(crawl, config, nodes[1], step) == -signal.SIGKILL
     assert crawl(config, nodes[1]) == 0
     assert check_queue(Path(config.queue.local_dir) / nodes[1], nodes[1]) == []
 
 
-def test_what_keeps_a_process_from_its_start_is_told_by_the_take(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_keeps_a_process_from_its_start_is_told_by_the_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def refuse() -> None:
         raise BlockingIOError("no room for another process")
 

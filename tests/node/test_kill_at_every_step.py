@@ -93,27 +93,40 @@ def unbroken(serving: Serving, tmp_path_factory: pytest.TempPathFactory) -> Resu
     config = make_config(tmp_path_factory.mktemp("unbroken"), nodes=1, fetch={"host_delay_s": 0.0})
     assert run_pass(config, serving.seeds[0]) == 0
     result = Result(config, export="out")
-    assert set(result.visited()) == set(serving.truth(options=TruthOptions(rounds=len(ITERATIONS))).visits)
+    assert set(result.visited()) == set(
+        serving.truth(options=TruthOptions(rounds=len(ITERATIONS))).visits
+    )
     return result
 
 
 def exported(result: Result) -> dict[str, bytes]:
     folder = Path(result.config.dfs_primary) / "export" / "out"
-    return {name: (folder / name).read_bytes() for name in ("urlmapping", "content", "offsets", "webgraph")}
+    return {
+        name: (folder / name).read_bytes()
+        for name in ("urlmapping", "content", "offsets", "webgraph")
+    }
 
 
 def rows(result: Result) -> list[tuple[object, ...]]:
     """Rows of both tables, without times, durations and file positions."""
-    pages = result.rows("pages", ["url", "outcome", "status", "digest", "via_key", "depth", "attempts", "title"])
-    links = result.rows("links", ["source", "target", "target_url", "anchor", "rel", "element", "followed", "rule"])
+    pages = result.rows(
+        "pages", ["url", "outcome", "status", "digest", "via_key", "depth", "attempts", "title"]
+    )
+    links = result.rows(
+        "links", ["source", "target", "target_url", "anchor", "rel", "element", "followed", "rule"]
+    )
     return sorted(tuple(map(str, row.values())) for row in [*pages, *links])
 
 
 @pytest.mark.parametrize("step", [step for step in STEPS if not is_elsewhere(step)])
-def test_killed_after_a_step_and_run_again(step: str, serving: Serving, unbroken: Result, tmp_path: Path) -> None:
+def test_killed_after_a_step_and_run_again(
+    step: str, serving: Serving, unbroken: Result, tmp_path: Path
+) -> None:
     config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0})
     before = serving.log().counts()
-    assert run_pass(config, serving.seeds[0], kill_at=step), f"{step} was not reached, so nothing was tested"
+    assert run_pass(config, serving.seeds[0], kill_at=step), (
+        f"{step} was not reached, so nothing was tested"
+    )
     assert run_pass(config, serving.seeds[0]) == 0
     result = Result(config, export="out")
     assert exported(result) == exported(unbroken)
@@ -124,7 +137,9 @@ def test_killed_after_a_step_and_run_again(step: str, serving: Serving, unbroken
     assert not (Path(config.queue.local_dir) / "node-0" / "spool").exists()
 
 
-def test_killed_while_taking_back_a_spool(serving: Serving, unbroken: Result, tmp_path: Path) -> None:
+def test_killed_while_taking_back_a_spool(
+    serving: Serving, unbroken: Result, tmp_path: Path
+) -> None:
     """The second attempt dies too, in the middle of reading the first one's records."""
     config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0})
     assert run_pass(config, serving.seeds[0], kill_at="segment.part.log_synced")

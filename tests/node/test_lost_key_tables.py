@@ -63,7 +63,9 @@ def test_one_server_of_several_without_replicas_is_missed_too(tmp_path: Path) ->
 
 def test_a_server_that_is_new_is_not_called_gone(tmp_path: Path) -> None:
     config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0})
-    more = make_config(tmp_path, nodes=1, key_storage={"servers": ["keys/0.sqlite", "keys/1.sqlite"]})
+    more = make_config(
+        tmp_path, nodes=1, key_storage={"servers": ["keys/0.sqlite", "keys/1.sqlite"]}
+    )
     with Serving(WEB) as serving:
         stages.inject(open_stores(config), run_id="run", seeds=serving.seeds[0])
         run_iteration(config, "run", 1)

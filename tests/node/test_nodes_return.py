@@ -20,7 +20,15 @@ from crawl_lib.stores import node_dir, open_stores
 from demo import Serving
 from tests.e2e.crawl import run_iteration
 from tests.frontier.helpers import held
-from tests.rounds.test_nodes_change import WEB, assert_truth, begun, retire, settle, to_the_end, with_nodes
+from tests.rounds.test_nodes_change import (
+    WEB,
+    assert_truth,
+    begun,
+    retire,
+    settle,
+    to_the_end,
+    with_nodes,
+)
 from tests.worker.children import run_stage
 
 __all__ = ["WEB"]
@@ -47,7 +55,9 @@ def test_a_lost_node_is_refused_until_it_is_admitted(
         lambda: stages.settle_node(open_stores(old), node="node-2"),
         lambda: stages.crawl_node(open_stores(old), run_id="r", iteration=1, node="node-2"),
     ):
-        with pytest.raises(ConfigError, match=r"node-2 was retired as lost.*`krake nodes admit node-2`"):
+        with pytest.raises(
+            ConfigError, match=r"node-2 was retired as lost.*`krake nodes admit node-2`"
+        ):
             refused()
     settle(two)
     start_iteration(open_stores(two), run_id="two", iteration=1)
@@ -55,11 +65,14 @@ def test_a_lost_node_is_refused_until_it_is_admitted(
         stages.crawl_node(open_stores(two), run_id="two", iteration=1, node=node)
     stages.commit_iteration(open_stores(two), run_id="two", iteration=1)
     settle(two)
-    with pytest.raises(ConfigError, match="once all of them are settled: node node-2 was retired as lost"):
+    with pytest.raises(
+        ConfigError, match="once all of them are settled: node node-2 was retired as lost"
+    ):
         start_iteration(open_stores(old), run_id="again", iteration=1)
     shutil.copytree(kept, place, dirs_exist_ok=True)
     with pytest.raises(
-        ConfigError, match=r"holds the queue of before node node-2 was retired.*move the directory away"
+        ConfigError,
+        match=r"holds the queue of before node node-2 was retired.*move the directory away",
     ):
         admit(old, "node-2")
     shutil.rmtree(place)
@@ -76,7 +89,9 @@ def test_a_lost_node_is_refused_until_it_is_admitted(
     assert_truth(to_the_end(old, "again"), serving, serving.log().counts() - before)
 
 
-def test_a_directory_that_was_retired_elsewhere_is_refused(serving: Serving, tmp_path: Path) -> None:
+def test_a_directory_that_was_retired_elsewhere_is_refused(
+    serving: Serving, tmp_path: Path
+) -> None:
     """The copy was emptied; the directory at its own place still has the queue."""
     old = begun(tmp_path, serving, 0, 1, 2)
     settle(old)
@@ -89,8 +104,12 @@ def test_a_directory_that_was_retired_elsewhere_is_refused(serving: Serving, tmp
         admit(old, "node-2")
 
 
-@pytest.mark.parametrize("step", ["retire.decided", "inject.written", "inject.renamed", "queue.move.written"])
-def test_a_retirement_that_was_begun_and_given_up(step: str, serving: Serving, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "step", ["retire.decided", "inject.written", "inject.renamed", "queue.move.written"]
+)
+def test_a_retirement_that_was_begun_and_given_up(
+    step: str, serving: Serving, tmp_path: Path
+) -> None:
     """The node goes on crawling, and is retired later: no decision of before empties its queue."""
     before = serving.log().counts()
     old = begun(tmp_path, serving, 0, 1, 2)
@@ -108,7 +127,9 @@ def test_a_retirement_that_was_begun_and_given_up(step: str, serving: Serving, t
     assert_truth(to_the_end(two), serving, serving.log().counts() - before)
 
 
-def test_a_queue_that_was_repaired_since_it_was_to_be_handed_over(serving: Serving, tmp_path: Path) -> None:
+def test_a_queue_that_was_repaired_since_it_was_to_be_handed_over(
+    serving: Serving, tmp_path: Path
+) -> None:
     """Lines that no intake has looked at went to others as they were, and no task could take them."""
     before = serving.log().counts()
     old = begun(tmp_path, serving, 0, 1, 2)
@@ -137,7 +158,9 @@ def test_what_was_sent_to_a_node_after_it_was_retired_goes_to_others(
     assert retire(two, "node-2")["handed_over"]
     run_iteration(two, "two", 1)
     settle(two)
-    assert run_stage(with_nodes(old, 1, 2), "retire_node", "retire.handed_over", node="node-0") == -9
+    assert (
+        run_stage(with_nodes(old, 1, 2), "retire_node", "retire.handed_over", node="node-0") == -9
+    )
     settle(two)
     with pytest.raises(ConfigError, match=r"seeds for node-2, .* run `krake nodes retire node-2`"):
         start_iteration(open_stores(two), run_id="again", iteration=1)
@@ -151,12 +174,16 @@ def test_what_was_sent_to_a_node_after_it_was_retired_goes_to_others(
     assert_truth(to_the_end(two), serving, serving.log().counts() - before)
 
 
-def test_what_was_sent_to_a_node_that_never_worked_goes_to_others(serving: Serving, tmp_path: Path) -> None:
+def test_what_was_sent_to_a_node_that_never_worked_goes_to_others(
+    serving: Serving, tmp_path: Path
+) -> None:
     """Node-0 was being replaced by node-2: its operator died, and took the list back."""
     before = serving.log().counts()
     old = begun(tmp_path, serving, 0, 1)
     settle(old)
-    assert run_stage(with_nodes(old, 1, 2), "retire_node", "retire.handed_over", node="node-0") == -9
+    assert (
+        run_stage(with_nodes(old, 1, 2), "retire_node", "retire.handed_over", node="node-0") == -9
+    )
     settle(old)
     with pytest.raises(ConfigError, match=r"seeds for node-2, .* run `krake nodes retire node-2`"):
         start_iteration(open_stores(old), run_id="again", iteration=1)
@@ -167,10 +194,14 @@ def test_what_was_sent_to_a_node_that_never_worked_goes_to_others(serving: Servi
     assert retire(old, "node-2")["handed_over"] == 0
     run_iteration(old, "less", 1)
     settle(old)
-    assert_truth(to_the_end(with_nodes(old, 0, 1, 2), "more"), serving, serving.log().counts() - before)
+    assert_truth(
+        to_the_end(with_nodes(old, 0, 1, 2), "more"), serving, serving.log().counts() - before
+    )
 
 
-def test_a_retired_node_that_returns_with_nothing_crawls_nothing_again(serving: Serving, tmp_path: Path) -> None:
+def test_a_retired_node_that_returns_with_nothing_crawls_nothing_again(
+    serving: Serving, tmp_path: Path
+) -> None:
     """All that was ever handed on to it is in old segments, past the key check; others crawled it meanwhile."""
     before = serving.log().counts()
     old = begun(tmp_path, serving, 0, 1)
@@ -187,7 +218,9 @@ def test_a_retired_node_that_returns_with_nothing_crawls_nothing_again(serving: 
     assert_truth(to_the_end(more), serving, serving.log().counts() - before)
 
 
-def test_what_was_handed_on_is_not_handed_on_once_more_when_all_is_read_again(serving: Serving, tmp_path: Path) -> None:
+def test_what_was_handed_on_is_not_handed_on_once_more_when_all_is_read_again(
+    serving: Serving, tmp_path: Path
+) -> None:
     """Its new owner crawls it in the iteration in which it would be handed on (operators, seeds 3495 and 3524)."""
     before = serving.log().counts()
     old = begun(tmp_path, serving, 0, 1, 2)
@@ -195,13 +228,17 @@ def test_what_was_handed_on_is_not_handed_on_once_more_when_all_is_read_again(se
     assert retire(with_nodes(old, 0, 1), "node-2")["handed_over"]
     run_iteration(old, "back", 1)
     segments = [path.parent for path in Path(old.dfs_primary).glob("crawl/*/node-*/manifest.json")]
-    assert any(json.loads((one / "manifest.json").read_text())["intake"]["handed_on"] for one in segments)
+    assert any(
+        json.loads((one / "manifest.json").read_text())["intake"]["handed_on"] for one in segments
+    )
     for node in ("node-0", "node-1"):
         take_all_in_again(open_stores(old), held(node_dir(old, node)))
     assert_truth(to_the_end(old, "again"), serving, serving.log().counts() - before)
 
 
-def test_an_admission_that_was_killed_before_its_move_is_run_again(serving: Serving, tmp_path: Path) -> None:
+def test_an_admission_that_was_killed_before_its_move_is_run_again(
+    serving: Serving, tmp_path: Path
+) -> None:
     old = begun(tmp_path, serving, 0, 1, 2)
     settle(old)
     place = Path(old.queue.local_dir) / "node-2"

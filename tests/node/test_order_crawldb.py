@@ -84,7 +84,9 @@ def test_only_what_lists_hold_is_fetched(nodes: int, routing: str, tmp_path: Pat
         leave(config, "1-1", sites.seeds[:2])
         assert run_iteration(config, "run", 1)["taken"] == 2
         assert sites.asked == Counter(sites.seeds[:2])
-        assert run_iteration(config, "run", 2)["taken"] == 0, "what the pages link to waits in no queue"
+        assert run_iteration(config, "run", 2)["taken"] == 0, (
+            "what the pages link to waits in no queue"
+        )
         leave(config, "2-1", [*sites.seeds, *sorted(sites.leaves)])
         commit = run_iteration(config, "run", 3)
         assert commit["taken"] == 16, "a page that was crawled is fetched again"
@@ -113,12 +115,16 @@ def test_a_failure_that_passes_is_not_queued_again_and_its_retries_travel(tmp_pa
     leave(config, "2-1", [seed], retries=4)
     run_iteration(config, "run", 2)
     rows = Result(config).rows("pages", ["retry_at"])
-    assert [row["retry_at"] is None for row in rows] == [False, True], "the fifth try is the last one"
+    assert [row["retry_at"] is None for row in rows] == [False, True], (
+        "the fifth try is the last one"
+    )
 
 
 def test_what_the_time_limit_leaves_goes_back(site: Sites, tmp_path: Path) -> None:
     config = config_of(
-        tmp_path, batch={"time_limit_s": 1, "max_per_host": 9}, fetch={"host_delay_s": 0.7, "robots": "ignore"}
+        tmp_path,
+        batch={"time_limit_s": 1, "max_per_host": 9},
+        fetch={"host_delay_s": 0.7, "robots": "ignore"},
     )
     inject(config, site.seeds)
     leave(config, "1-1", sorted(site.leaves))
@@ -164,7 +170,9 @@ def test_a_node_that_is_retired_as_lost_hands_nothing_over(tmp_path: Path) -> No
         lost = max(three.servers, key=lambda node: len(queued(three, node)))
         assert queued(three, lost)
         shutil.rmtree(Path(three.queue.local_dir) / lost)
-        rest = dataclasses.replace(three, servers=tuple(node for node in three.servers if node != lost))
+        rest = dataclasses.replace(
+            three, servers=tuple(node for node in three.servers if node != lost)
+        )
         assert retire_lost(open_stores(rest), node=lost)["handed_over"] == 0
         for number in range(1, 9):
             run_iteration(rest, "rest", number)
@@ -186,7 +194,9 @@ def test_what_waits_goes_to_the_nodes_that_own_it_when_nodes_join_and_leave(tmp_
         settle(three)
         assert all(queued(three, node) for node in three.servers[1:]), "else nothing was handed on"
         leaver = three.servers[1]
-        rest = dataclasses.replace(three, servers=tuple(node for node in three.servers if node != leaver))
+        rest = dataclasses.replace(
+            three, servers=tuple(node for node in three.servers if node != leaver)
+        )
         waiting = len(queued(three, leaver))
         assert retire_node(open_stores(rest), node=leaver)["handed_over"] == waiting
         for number in range(1, 9):
@@ -222,12 +232,20 @@ def test_key_tables_that_are_gone_stop_nobody(site: Sites, tmp_path: Path) -> No
     stages.maintain_keys(open_stores(config))
 
 
-STEPS = ["intake.record_begun", "intake.planned", "intake.chunk.journalled", "queue.move.written", "take.put_back"]
+STEPS = [
+    "intake.record_begun",
+    "intake.planned",
+    "intake.chunk.journalled",
+    "queue.move.written",
+    "take.put_back",
+]
 
 
 @pytest.mark.parametrize("step", STEPS)
 def test_killed_while_it_takes_in_a_list(step: str, site: Sites, tmp_path: Path) -> None:
-    config = config_of(tmp_path, frontier={"routing": "local" if step == "intake.planned" else "host"})
+    config = config_of(
+        tmp_path, frontier={"routing": "local" if step == "intake.planned" else "host"}
+    )
     inject(config, site.seeds)
     leave(config, "1-1", site.seeds)
     run_iteration(config, "run", 1)
@@ -236,7 +254,9 @@ def test_killed_while_it_takes_in_a_list(step: str, site: Sites, tmp_path: Path)
     leave(config, "2-1", sorted(site.leaves))
     start_iteration(open_stores(config), run_id="again", iteration=1)
     options = {"run_id": "again", "iteration": 1, "node": "node-0"}
-    assert run_stage(config, "crawl_node", step, **options), f"{step} was not reached, so nothing was tested"
+    assert run_stage(config, "crawl_node", step, **options), (
+        f"{step} was not reached, so nothing was tested"
+    )
     stages.crawl_node(open_stores(config), **options)
     stages.commit_iteration(open_stores(config), run_id="again", iteration=1)
     without_record = step == "intake.record_begun"  # which lists it had taken in is not known then
@@ -262,7 +282,9 @@ def test_lists_that_are_deleted_leave_nothing_in_the_record(site: Sites, tmp_pat
     assert site.asked == Counter(dict.fromkeys(site.seeds, 4))
 
 
-def test_each_visit_counts_for_max_pages_and_what_krake_retry_lists_does_not(site: Sites, tmp_path: Path) -> None:
+def test_each_visit_counts_for_max_pages_and_what_krake_retry_lists_does_not(
+    site: Sites, tmp_path: Path
+) -> None:
     config = config_of(tmp_path, crawl={"max_pages": 5})
     inject(config, site.seeds)
     leave(config, "1-1", sorted(site.leaves))
@@ -283,7 +305,9 @@ def other_order(config: Config) -> Config:
     return from_mapping(mapping, base=Path("/"))
 
 
-@pytest.mark.parametrize(("order", "said"), [("crawldb", "there is no way back to fifo"), ("fifo", "crawldb init")])
+@pytest.mark.parametrize(
+    ("order", "said"), [("crawldb", "there is no way back to fifo"), ("fifo", "crawldb init")]
+)
 def test_a_crawl_keeps_its_order(order: str, said: str, site: Sites, tmp_path: Path) -> None:
     config = config_of(tmp_path, order=order)
     inject(config, site.seeds)
@@ -298,7 +322,9 @@ def test_a_crawl_keeps_its_order(order: str, said: str, site: Sites, tmp_path: P
     assert other_crawls(open_stores(config)) == []
 
 
-def test_a_crawl_of_fifo_goes_on_with_a_crawldb_once_it_is_noted(site: Sites, tmp_path: Path) -> None:
+def test_a_crawl_of_fifo_goes_on_with_a_crawldb_once_it_is_noted(
+    site: Sites, tmp_path: Path
+) -> None:
     config = config_of(tmp_path, order="fifo")
     inject(config, site.seeds)
     run_iteration(config, "run", 1)

@@ -72,7 +72,10 @@ class Down:
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/"
         self.config: Config = make_config(
-            directory, nodes=1, fetch={"host_delay_s": 0.0, "robots": "ignore"}, **({"retry": {"max": 4}} | sections)
+            directory,
+            nodes=1,
+            fetch={"host_delay_s": 0.0, "robots": "ignore"},
+            **({"retry": {"max": 4}} | sections),
         )
         self.iteration = 0
         stages.inject(open_stores(self.config), run_id="r", seeds=self.url)
@@ -92,7 +95,10 @@ class Down:
     def rows(self) -> list[tuple[str, bool]]:
         """Outcome, and whether it is final, of each try, the oldest first."""
         rows = Result(self.config).rows("pages", ["outcome", "retry_at", "time"])
-        return [(row["outcome"], row["retry_at"] is None) for row in sorted(rows, key=lambda row: row["time"])]
+        return [
+            (row["outcome"], row["retry_at"] is None)
+            for row in sorted(rows, key=lambda row: row["time"])
+        ]
 
 
 def test_it_waits_in_the_queue_until_it_is_due_and_is_fetched_then(
@@ -100,7 +106,10 @@ def test_it_waits_in_the_queue_until_it_is_due_and_is_fetched_then(
 ) -> None:
     crawl = Down(tmp_path)
     counts = crawl.go_on()
-    assert (counts["pages"], counts["retried"], counts["outcomes"]) == (1, *[{"connect_failed": 1}] * 2)
+    assert (counts["pages"], counts["retried"], counts["outcomes"]) == (
+        1,
+        *[{"connect_failed": 1}] * 2,
+    )
     [waiting] = crawl.queued()
     assert (waiting.url, waiting.retries, crawl.key_state()) == (crawl.url, 1, KeyState.QUEUED)
     counts = crawl.go_on()
@@ -136,7 +145,9 @@ def test_killed_at_each_step_from_the_segment_on_it_waits_once(tmp_path: Path) -
     assert crawl.rows() == [("connect_failed", False)]
 
 
-def test_a_segment_of_before_which_does_not_count_its_failures_is_read_for_them(tmp_path: Path) -> None:
+def test_a_segment_of_before_which_does_not_count_its_failures_is_read_for_them(
+    tmp_path: Path,
+) -> None:
     crawl = Down(tmp_path)
     start_iteration(open_stores(crawl.config), run_id="r", iteration=1)
     assert run_forked(iterate, crawl.config, "segment.publish.renamed") == -signal.SIGKILL
@@ -183,7 +194,10 @@ def test_a_damaged_take_is_not_made_again_of_a_segment_whose_failures_wait(tmp_p
     (Path(crawl.config.queue.local_dir) / NODE / "take").write_bytes(b"nothing")
     repair_crawl(open_stores(crawl.config))
     crawl.go_on()
-    assert [(one.url, one.retries) for one in crawl.queued()] == [(before.url, 1), (f"{before.url}more", 1)]
+    assert [(one.url, one.retries) for one in crawl.queued()] == [
+        (before.url, 1),
+        (f"{before.url}more", 1),
+    ]
     assert fsck(open_stores(crawl.config)).findings == []
 
 
@@ -197,12 +211,18 @@ def test_a_failure_that_waits_is_not_lost_with_its_record(tmp_path: Path) -> Non
     repair_crawl(open_stores(crawl.config))
     assert fsck(open_stores(crawl.config)).findings == []
     [manifest] = Result(crawl.config).manifests()
-    assert (manifest["counts"]["taken"], manifest["counts"]["deferred"], manifest["counts"].get("lost")) == (1, 1, None)
+    assert (
+        manifest["counts"]["taken"],
+        manifest["counts"]["deferred"],
+        manifest["counts"].get("lost"),
+    ) == (1, 1, None)
     crawl.go_on()
     assert crawl.queued() == waiting
 
 
-def test_a_node_that_leaves_hands_over_how_often_its_urls_failed_and_when_they_are_due(tmp_path: Path) -> None:
+def test_a_node_that_leaves_hands_over_how_often_its_urls_failed_and_when_they_are_due(
+    tmp_path: Path,
+) -> None:
     crawl = Down(tmp_path)
     crawl.go_on()
     waiting = crawl.queued()

@@ -46,7 +46,9 @@ def crawled(directory: Path, seed: str, *kill_at: str) -> Result:
     assert run_forked(crawl, config, "first") == 0
     changed = with_rules(config)
     for step in kill_at:
-        assert run_forked(crawl, changed, "second", step), f"{step} was not reached, so nothing was tested"
+        assert run_forked(crawl, changed, "second", step), (
+            f"{step} was not reached, so nothing was tested"
+        )
     assert run_forked(crawl, changed, "second") == 0
     result = Result(changed)
     check_counts(result)
@@ -65,7 +67,9 @@ def unbroken(serving: Serving, tmp_path_factory: pytest.TempPathFactory) -> Resu
 
 
 def test_what_ends_is_told_and_what_it_became_is_fetched(unbroken: Result) -> None:
-    found = unbroken.rows("pages", ["url", "outcome", "error", "redirect_url", "status", "attempts"])
+    found = unbroken.rows(
+        "pages", ["url", "outcome", "error", "redirect_url", "status", "attempts"]
+    )
     ended = [row for row in found if row["outcome"] == "filtered"]
     assert {row["status"] for row in ended} == {None}
     assert {row["attempts"] for row in ended} == {0}
@@ -78,10 +82,14 @@ def test_what_ends_is_told_and_what_it_became_is_fetched(unbroken: Result) -> No
     assert fsck(open_stores(unbroken.config)).clean
 
 
-def test_a_segment_whose_tables_are_lost_is_made_again_with_them(serving: Serving, tmp_path: Path) -> None:
+def test_a_segment_whose_tables_are_lost_is_made_again_with_them(
+    serving: Serving, tmp_path: Path
+) -> None:
     result = crawled(tmp_path, serving.seeds[0])
     before = rows(result)
-    [segment, *_] = [path for path in result.segments() if "filtered" in (path / "manifest.json").read_text()]
+    [segment, *_] = [
+        path for path in result.segments() if "filtered" in (path / "manifest.json").read_text()
+    ]
     (segment / "pages.parquet").unlink()
     (segment / "links.parquet").unlink()
     repair_crawl(open_stores(result.config))

@@ -25,7 +25,9 @@ def test_seeds_injected_after_an_iteration_began_bring_their_hosts(tmp_path: Pat
     assert set(Result(config).visited()) == set(truth.visits)
 
 
-def test_iteration_that_is_done_late_has_the_scope_of_what_was_queued_meanwhile(tmp_path: Path) -> None:
+def test_iteration_that_is_done_late_has_the_scope_of_what_was_queued_meanwhile(
+    tmp_path: Path,
+) -> None:
     """A task of a failed run is cleared after a later run queued other seeds."""
     config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0})
     with Serving(WEB) as serving:

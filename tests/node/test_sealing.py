@@ -40,7 +40,9 @@ def seeds(serving: Serving) -> str:
 def small_parts(directory: Path) -> Config:
     """WARC files of 64 KiB, of which a few are filled, in some seconds."""
     directory.mkdir(exist_ok=True)
-    return make_config(directory, nodes=1, fetch={"host_delay_s": 0.02}, segment={"max_warc_bytes": 1 << 16})
+    return make_config(
+        directory, nodes=1, fetch={"host_delay_s": 0.02}, segment={"max_warc_bytes": 1 << 16}
+    )
 
 
 def begin(config: Config, seeds: str) -> None:
@@ -98,7 +100,9 @@ def hidden_file(config: Config, name: str) -> Path:
     return path
 
 
-def test_stopped_after_the_first_seal(serving: Serving, seeds: str, unbroken: Result, tmp_path: Path) -> None:
+def test_stopped_after_the_first_seal(
+    serving: Serving, seeds: str, unbroken: Result, tmp_path: Path
+) -> None:
     """The next run trusts what is sealed: the file stays as it is, and none of its pages is fetched again."""
     before = serving.log().counts()
     config = small_parts(tmp_path)
@@ -109,9 +113,15 @@ def test_stopped_after_the_first_seal(serving: Serving, seeds: str, unbroken: Re
     result = Result(config)
     assert (counts["pages"], counts["deferred"]) == (len(seeds.split()), 0)
     assert rows(result) == rows(unbroken)
-    assert {path.name: path.stat().st_ino for path in result.warcs() if path.name in names} == inodes
+    assert {
+        path.name: path.stat().st_ino for path in result.warcs() if path.name in names
+    } == inodes
     asked = serving.log().counts() - before
-    trusted = {row["url"] for row in result.rows("pages", ["url", "warc_file"]) if row["warc_file"] in names}
+    trusted = {
+        row["url"]
+        for row in result.rows("pages", ["url", "warc_file"])
+        if row["warc_file"] in names
+    }
     assert trusted
     assert Counter({url: asked[url] for url in trusted}) == Counter(dict.fromkeys(trusted, 1))
     assert not spool_of(config).exists()
@@ -123,7 +133,9 @@ def crawl_and_die(config: Config, step: str) -> None:
 
 
 @pytest.mark.parametrize("step", ["seal.uploaded", "seal.written", "seal.freed"])
-def test_killed_while_the_workers_fetch(step: str, seeds: str, unbroken: Result, tmp_path: Path) -> None:
+def test_killed_while_the_workers_fetch(
+    step: str, seeds: str, unbroken: Result, tmp_path: Path
+) -> None:
     config = small_parts(tmp_path)
     begin(config, seeds)
     assert run_forked(crawl_and_die, config, step) == -signal.SIGKILL
@@ -131,7 +143,9 @@ def test_killed_while_the_workers_fetch(step: str, seeds: str, unbroken: Result,
     assert rows(Result(config)) == rows(unbroken)
 
 
-def test_what_the_error_says_of_a_lost_file_helps(seeds: str, unbroken: Result, tmp_path: Path) -> None:
+def test_what_the_error_says_of_a_lost_file_helps(
+    seeds: str, unbroken: Result, tmp_path: Path
+) -> None:
     """Somebody deletes a sealed file. Its pages are fetched again, the others not."""
     config = small_parts(tmp_path)
     crawl_until_sealed(config, seeds)

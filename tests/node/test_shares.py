@@ -28,7 +28,9 @@ def hosts(tmp_path: Path) -> Iterator[HostStore]:
 def config(directory: Path, *, host_delay_s: float = 1.0, **sections: dict[str, Any]) -> Config:
     limits = {"size": SIZE, "time_limit_s": 600.0}
     fetch = {"host_delay_s": host_delay_s, **sections.pop("fetch", {})}
-    return make_config(directory, nodes=1, batch=limits | sections.pop("batch", {}), fetch=fetch, **sections)
+    return make_config(
+        directory, nodes=1, batch=limits | sections.pop("batch", {}), fetch=fetch, **sections
+    )
 
 
 @pytest.mark.parametrize(
@@ -40,12 +42,18 @@ def config(directory: Path, *, host_delay_s: float = 1.0, **sections: dict[str, 
         ("refuses.test", 400),
     ],
 )
-def test_a_share_is_what_the_delay_lets_through(host: str, share: int, hosts: HostStore, tmp_path: Path) -> None:
+def test_a_share_is_what_the_delay_lets_through(
+    host: str, share: int, hosts: HostStore, tmp_path: Path
+) -> None:
     assert shares_of(config(tmp_path), hosts, SIZE).of_host(host) == share
 
 
-def test_a_host_without_a_delay_gets_half_the_batch_and_every_host_one(hosts: HostStore, tmp_path: Path) -> None:
-    fast = config(tmp_path, fetch={"hosts": [{"kind": "domain", "value": "fast.test", "delay_s": 0}]})
+def test_a_host_without_a_delay_gets_half_the_batch_and_every_host_one(
+    hosts: HostStore, tmp_path: Path
+) -> None:
+    fast = config(
+        tmp_path, fetch={"hosts": [{"kind": "domain", "value": "fast.test", "delay_s": 0}]}
+    )
     assert shares_of(fast, hosts, SIZE).of_host("fast.test") == SIZE // 2
     assert shares_of(fast, hosts, 1).of_host("fast.test") == 1
     patient = config(tmp_path, host_delay_s=5000.0)
@@ -57,11 +65,17 @@ def test_options_overrule_it(hosts: HostStore, tmp_path: Path) -> None:
     assert (found.of_host("slow.test"), found.of_domain) == (7, 9)
     assert shares_of(config(tmp_path), hosts, SIZE).of_domain == SIZE // 4
     assert shares_of(config(tmp_path), hosts, 1).of_domain == 1
-    assert shares_of(config(tmp_path, batch={"max_per_host": 7}), hosts, 8).of_domain == 7, "people chose it"
+    assert shares_of(config(tmp_path, batch={"max_per_host": 7}), hosts, 8).of_domain == 7, (
+        "people chose it"
+    )
 
 
-@pytest.mark.parametrize(("delay_s", "answer_s"), [(5e-324, 5e-324), (1.0, float("inf")), (1.0, -9.0), (1.0, -1.0)])
-def test_times_that_cannot_be_end_no_task(delay_s: float, answer_s: float, hosts: HostStore, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("delay_s", "answer_s"), [(5e-324, 5e-324), (1.0, float("inf")), (1.0, -9.0), (1.0, -1.0)]
+)
+def test_times_that_cannot_be_end_no_task(
+    delay_s: float, answer_s: float, hosts: HostStore, tmp_path: Path
+) -> None:
     """Fetching processes write them."""
     hosts.save_hosts([HostRow("odd.test", 1.0, delay_s, answer_s)])
     for least in (0.0, 1.0):

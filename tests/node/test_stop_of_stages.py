@@ -43,7 +43,9 @@ class AtLook(Event):
         return self.left < 0
 
 
-def stopped_everywhere(stage: Callable[[Event], object], after: Callable[[], object] = lambda: None) -> int:
+def stopped_everywhere(
+    stage: Callable[[Event], object], after: Callable[[], object] = lambda: None
+) -> int:
     """Run a stage with a stop at each of `LOOKS` until it gets through; how often it was stopped."""
     for times, number in enumerate(LOOKS):
         try:
@@ -58,7 +60,11 @@ def stopped_everywhere(stage: Callable[[Event], object], after: Callable[[], obj
 
 def files_of(folder: Path) -> dict[str, bytes]:
     """Every file below a folder, hidden ones too."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 @pytest.fixture
@@ -68,7 +74,10 @@ def crawled(config: Config) -> Config:
     root.mkdir()
     crawl = CrawlMaker(root)
     for node in ("node-a", "node-b"):
-        captures = [Capture(url, url.encode() * 9, links=URLS[:: number + 1]) for number, url in enumerate(URLS)]
+        captures = [
+            Capture(url, url.encode() * 9, links=URLS[:: number + 1])
+            for number, url in enumerate(URLS)
+        ]
         crawl.segment("1", node, captures[node == "node-b" :: 2])
     return config
 
@@ -98,20 +107,31 @@ OF_CRAWLDB = {"generate", "update_crawldb", "update_score", "mark_duplicates"}
 
 
 def config_for(name: str, config: Config) -> Config:
-    return replace(config, frontier=replace(config.frontier, order="crawldb")) if name in OF_CRAWLDB else config
+    return (
+        replace(config, frontier=replace(config.frontier, order="crawldb"))
+        if name in OF_CRAWLDB
+        else config
+    )
 
 
 def test_every_stage_can_be_stopped() -> None:
     assert set(stages.__all__) - {"status_of", "ended_before", "require_usable"} == set(ARGUMENTS)
-    assert all(next(iter(inspect.signature(getattr(stages, name)).parameters)) == "stores" for name in ARGUMENTS)
+    assert all(
+        next(iter(inspect.signature(getattr(stages, name)).parameters)) == "stores"
+        for name in ARGUMENTS
+    )
 
 
 @pytest.mark.parametrize("name", [name for name in ARGUMENTS if name[-5:] != "_node"])
-def test_a_stage_that_is_stopped_before_it_begins_touches_nothing(name: str, config: Config, tmp_path: Path) -> None:
+def test_a_stage_that_is_stopped_before_it_begins_touches_nothing(
+    name: str, config: Config, tmp_path: Path
+) -> None:
     stop = Event()
     stop.set()
     with pytest.raises(StoppedError, match="run it again"):
-        getattr(stages, name)(stores.open_stores(config_for(name, config), stop=stop), **ARGUMENTS[name])
+        getattr(stages, name)(
+            stores.open_stores(config_for(name, config), stop=stop), **ARGUMENTS[name]
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -143,7 +163,9 @@ def test_inject_that_is_stopped_leaves_no_seeds(config: Config, tmp_path: Path) 
         assert not folder.exists() or list(folder.iterdir()) == []
 
     whole = stages.inject(
-        open_stores(replace(config, dfs_primary=str(tmp_path / "other"))), run_id="run", seeds=str(seeds)
+        open_stores(replace(config, dfs_primary=str(tmp_path / "other"))),
+        run_id="run",
+        seeds=str(seeds),
     )
     times = stopped_everywhere(
         lambda stop: stages.inject(open_stores(config, stop=stop), run_id="run", seeds=str(seeds)),
@@ -164,14 +186,23 @@ def test_start_and_commit_that_are_stopped_go_on(config: Config) -> None:
         arguments: dict[str, Any] = {"run_id": "run", "iteration": number}
         assert (
             stopped_everywhere(
-                lambda stop, given=arguments: stages.commit_iteration(open_stores(config, stop=stop), **given)
+                lambda stop, given=arguments: stages.commit_iteration(
+                    open_stores(config, stop=stop), **given
+                )
             )
             >= 2
         )
     assert (
-        stopped_everywhere(lambda stop: start_iteration(open_stores(config, stop=stop), run_id="run", iteration=4)) >= 2
+        stopped_everywhere(
+            lambda stop: start_iteration(open_stores(config, stop=stop), run_id="run", iteration=4)
+        )
+        >= 2
     )
-    folders = [path for path in (Path(config.dfs_primary) / config.crawl.directory).iterdir() if path.name.isdecimal()]
+    folders = [
+        path
+        for path in (Path(config.dfs_primary) / config.crawl.directory).iterdir()
+        if path.name.isdecimal()
+    ]
     assert len(folders) == 4
 
 
@@ -179,7 +210,10 @@ def test_retiring_a_lost_node_that_is_stopped_sends_its_urls_once(config: Config
     stages.inject(open_stores(config), run_id="run", seeds="\n".join(URLS))
     gone = Owners(config.servers).owner("h.example")
     left = replace(config, servers=tuple(node for node in config.servers if node != gone))
-    assert stopped_everywhere(lambda stop: retire_lost(stores.open_stores(left, stop=stop), node=gone)) >= 8
+    assert (
+        stopped_everywhere(lambda stop: retire_lost(stores.open_stores(left, stop=stop), node=gone))
+        >= 8
+    )
     assert stages.settle_node(open_stores(left), node=left.servers[0])["new"] == len(URLS)
 
 
@@ -190,7 +224,9 @@ def test_maintenance_of_keys_that_is_stopped_is_repeated(tmp_path: Path) -> None
     with open_key_store(config.key_storage) as store:
         store.create()
         store.servers[0].insert(sorted(keys), KeyState.QUEUED)
-    assert stopped_everywhere(lambda stop: stages.maintain_keys(open_stores(config, stop=stop))) >= 10
+    assert (
+        stopped_everywhere(lambda stop: stages.maintain_keys(open_stores(config, stop=stop))) >= 10
+    )
     with open_key_store(config.key_storage) as store:
         assert stopped_everywhere(lambda stop: check(store, work=Work(stop=stop))) >= 10
         assert store.servers[1].known(sorted(keys)) == set(keys)
@@ -214,7 +250,9 @@ def test_export_linker_and_finalizer_that_are_stopped_end_in_the_same_bytes(
     names = ("export_pages", "link_export", "finalize_export")
     for name in names:
         run(name, "whole")
-        times = stopped_everywhere(lambda stop, name=name: run(name, "stopped", stop=stop), nothing_is_left)
+        times = stopped_everywhere(
+            lambda stop, name=name: run(name, "stopped", stop=stop), nothing_is_left
+        )
         assert times >= 4, name
     whole = files_of(exports / "whole")
     assert len(whole) == 9
@@ -244,7 +282,9 @@ def test_stages_use_the_hdfs_of_the_secrets(
     class ReachedError(Exception):
         pass
 
-    def opened(given: Config, stop: Event | None, *, make: bool, credentials: object) -> LocalStorage:
+    def opened(
+        given: Config, stop: Event | None, *, make: bool, credentials: object
+    ) -> LocalStorage:
         seen.append(given)
         return LocalStorage.open(tmp_path)
 
@@ -257,10 +297,16 @@ def test_stages_use_the_hdfs_of_the_secrets(
 
     monkeypatch.setattr(stores, "open_storage", opened)
     monkeypatch.setattr("crawl_lib.export.folder.open_engine", engine)
-    monkeypatch.setattr(f"crawl_lib.{'export' if name == 'export_pages' else 'graph'}.{name}", called)
+    monkeypatch.setattr(
+        f"crawl_lib.{'export' if name == 'export_pages' else 'graph'}.{name}", called
+    )
     (tmp_path / config.crawl.directory / "1").mkdir(parents=True)
-    elsewhere = replace(config, dfs_primary="http://of-config:1/root", dfs=DfsConfig(user="of-config"))
+    elsewhere = replace(
+        config, dfs_primary="http://of-config:1/root", dfs=DfsConfig(user="of-config")
+    )
     secrets = Secrets(dfs=DfsAccess(namenodes=("http://nn1:7",), user="anna"))
     with pytest.raises(ReachedError):
         getattr(stages, name)(stores.open_stores(elsewhere, secrets), **ARGUMENTS[name])
-    assert [(given.dfs_primary, given.dfs.user) for given in seen] == [("http://nn1:7/root", "anna")] * 2
+    assert [(given.dfs_primary, given.dfs.user) for given in seen] == [
+        ("http://nn1:7/root", "anna")
+    ] * 2

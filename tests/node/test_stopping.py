@@ -28,7 +28,9 @@ WEB = SynthWeb(seed=5, sites=1, pages_per_site=8, specials=False)
 
 def fetching_processes() -> list[int]:
     """Workers of this process: what its fork servers have forked."""
-    servers = [pid for pid in children_of(os.getpid()) if b"crawl_lib.worker.process" in command_of(pid)]
+    servers = [
+        pid for pid in children_of(os.getpid()) if b"crawl_lib.worker.process" in command_of(pid)
+    ]
     return [pid for server in servers for pid in children_of(server)]
 
 
@@ -78,12 +80,19 @@ def test_the_progress_of_the_next_attempt_counts_what_was_kept(kind: str, tmp_pa
     with Serving(WEB) as serving:
         stages.inject(open_stores(config), run_id="run", seeds=" ".join(serving.truth().visits))
         with pytest.raises(KrakeError):
-            stages.crawl_node(open_stores(config, on_progress=on_progress), run_id="run", iteration=1, node="node-0")
+            stages.crawl_node(
+                open_stores(config, on_progress=on_progress),
+                run_id="run",
+                iteration=1,
+                node="node-0",
+            )
         before, seen = seen[-1]["fetched"], [{}] * 1000
         counts = stages.crawl_node(
             open_stores(config, on_progress=on_progress), run_id="run", iteration=1, node="node-0"
         )
-    fetched = [progress["fetched"] for progress in seen[1000:] if progress["phase"] in ("fetch", "commit")]
+    fetched = [
+        progress["fetched"] for progress in seen[1000:] if progress["phase"] in ("fetch", "commit")
+    ]
     rates = [progress["pages_per_s"] for progress in seen[1000:] if progress["phase"] == "fetch"]
     assert before >= 2
     assert fetched == sorted(fetched)
@@ -165,14 +174,18 @@ def test_open_take_whose_folder_was_deleted_says_what_to_do(tmp_path: Path) -> N
                 open_stores(
                     config,
                     stop=stop,
-                    on_progress=lambda progress: stop.set() if progress["phase"] == "fetch" else None,
+                    on_progress=lambda progress: (
+                        stop.set() if progress["phase"] == "fetch" else None
+                    ),
                 ),
                 run_id="run",
                 iteration=1,
                 node="node-0",
             )
         shutil.rmtree(Result(config).crawl_dir / folder)
-        with pytest.raises(QueueError, match=f"iteration {folder}.*move the file and its spool away") as caught:
+        with pytest.raises(
+            QueueError, match=f"iteration {folder}.*move the file and its spool away"
+        ) as caught:
             run_iteration(config, "later", 1)
         take = Path(config.queue.local_dir) / "node-0" / "take"
         assert str(take) in str(caught.value)
@@ -207,7 +220,11 @@ with signals.stop_on_signals() as stop:
 def begun(program: str) -> subprocess.Popen[str]:
     """A program that has said that it began."""
     process = subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "begun\n"
@@ -248,7 +265,9 @@ def test_a_program_that_stopped_by_itself_is_left_alone() -> None:
     assert not set(threading.enumerate()) - before
 
 
-def test_krake_may_be_upgraded_while_a_take_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_krake_may_be_upgraded_while_a_take_is_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The old run's iteration keeps its version; a new run finishes what is open, and goes on."""
     config, stop = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.7}), threading.Event()
 

@@ -44,7 +44,12 @@ def urls(serving: Serving, count: int) -> list[str]:
 
 def begun(directory: Path, serving: Serving, count: int, **fetch: Any) -> Config:
     """A crawl whose one iteration fetches so many pages; MANY fill more than one WARC file."""
-    config = make_config(directory, nodes=1, fetch={"host_delay_s": 0.0, **fetch}, segment={"max_warc_bytes": 1 << 16})
+    config = make_config(
+        directory,
+        nodes=1,
+        fetch={"host_delay_s": 0.0, **fetch},
+        segment={"max_warc_bytes": 1 << 16},
+    )
     stages.inject(open_stores(config), run_id="run", seeds="\n".join(urls(serving, count)))
     start_iteration(open_stores(config), run_id="run", iteration=1)
     return config
@@ -54,7 +59,9 @@ def crawl(config: Config) -> dict[str, Any]:
     return stages.crawl_node(open_stores(config), run_id="run", iteration=1, node="node-0")
 
 
-def assert_whole(config: Config, serving: Serving, count: int, before: Any, *, again: int = 0) -> None:
+def assert_whole(
+    config: Config, serving: Serving, count: int, before: Any, *, again: int = 0
+) -> None:
     result = Result(config)
     assert result.visited() == dict.fromkeys(urls(serving, count), 1)
     check_counts(result)
@@ -71,7 +78,9 @@ def is_alive(name: str) -> bool:
     return any(thread.name == name for thread in threading.enumerate())
 
 
-def fails_once_in(name: str, module: ModuleType, function: str, monkeypatch: pytest.MonkeyPatch, error: object) -> None:
+def fails_once_in(
+    name: str, module: ModuleType, function: str, monkeypatch: pytest.MonkeyPatch, error: object
+) -> None:
     """The first call of a module's function in the thread of this name ends with `error`; other threads notice none."""
     real, first = getattr(module, function), threading.Event()
 
@@ -100,12 +109,21 @@ def when_fetched(monkeypatch: pytest.MonkeyPatch, happened: Callable[[], bool]) 
 
 
 def test_a_sealer_that_fails_goes_on(
-    serving: Serving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    serving: Serving,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Else the WARC files of a long crawl would fill the disk."""
     before, config = serving.log().counts(), begun(tmp_path, serving, MANY)
     monkeypatch.setattr(node, "Sealer", partial(Sealer, interval_s=0.01))
-    fails_once_in("sealer", sys.modules[Sealer.__module__], "seal_closed", monkeypatch, ZeroDivisionError("planted"))
+    fails_once_in(
+        "sealer",
+        sys.modules[Sealer.__module__],
+        "seal_closed",
+        monkeypatch,
+        ZeroDivisionError("planted"),
+    )
     when_fetched(monkeypatch, lambda: any(part.is_freed for part in list_parts(spool_of(config))))
     with caplog.at_level(logging.WARNING):
         crawl(config)
@@ -120,7 +138,9 @@ def test_what_a_dead_sealer_leaves_is_sealed_at_the_end(
 ) -> None:
     before, config = serving.log().counts(), begun(tmp_path, serving, MANY)
     monkeypatch.setattr(node, "Sealer", partial(Sealer, interval_s=0.01))
-    fails_once_in("sealer", sys.modules[Sealer.__module__], "seal_closed", monkeypatch, SystemExit())
+    fails_once_in(
+        "sealer", sys.modules[Sealer.__module__], "seal_closed", monkeypatch, SystemExit()
+    )
     when_fetched(monkeypatch, lambda: not is_alive("sealer"))
     crawl(config)
     assert len(Result(config).warcs()) > 2
@@ -128,7 +148,10 @@ def test_what_a_dead_sealer_leaves_is_sealed_at_the_end(
 
 
 def test_a_watcher_of_room_that_fails_goes_on(
-    serving: Serving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    serving: Serving,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """It sees the shortage that comes after."""
     before, config = serving.log().counts(), begun(tmp_path, serving, FEW, host_delay_s=0.3)
@@ -142,11 +165,17 @@ def test_a_watcher_of_room_that_fails_goes_on(
         return results
 
     def shortage(*_: Any) -> str | None:
-        return "planted shortage" if threading.current_thread().name == "room-watch" and not passes else None
+        return (
+            "planted shortage"
+            if threading.current_thread().name == "room-watch" and not passes
+            else None
+        )
 
     monkeypatch.setattr(node, "run_workers", run)
     monkeypatch.setattr(watermarks.FreeSpace, "shortage", shortage)
-    fails_once_in("room-watch", watermarks.FreeSpace, "shortage", monkeypatch, ZeroDivisionError("planted"))
+    fails_once_in(
+        "room-watch", watermarks.FreeSpace, "shortage", monkeypatch, ZeroDivisionError("planted")
+    )
     with caplog.at_level(logging.WARNING):
         crawl(config)
     assert passes == [True, False]
@@ -160,7 +189,9 @@ def test_without_its_watcher_of_room_the_task_ends_with_an_error(
 ) -> None:
     before, config = serving.log().counts(), begun(tmp_path, serving, FEW)
     fails_once_in("room-watch", watermarks.FreeSpace, "shortage", monkeypatch, SystemExit())
-    with pytest.raises(StorageError, match="node-0: the watch over its free room has ended; run the task again"):
+    with pytest.raises(
+        StorageError, match="node-0: the watch over its free room has ended; run the task again"
+    ):
         crawl(config)
     assert not Result(config).segments()
     assert stages.status_of(config)["queues"]["node-0"]["progress"]["phase"] == "failed"

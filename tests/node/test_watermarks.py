@@ -63,7 +63,9 @@ def test_nothing_is_begun_below_the_mark(tmp_path: Path, disk: Disk) -> None:
     disk.free = LEAST - 1
     with Serving(WEB) as serving:
         stages.inject(open_stores(config), run_id="run", seeds=serving.seeds[0])
-        with pytest.raises(NoRoomError, match=r"node-0: 999 bytes are free.*min_free_local_bytes.*make room"):
+        with pytest.raises(
+            NoRoomError, match=r"node-0: 999 bytes are free.*min_free_local_bytes.*make room"
+        ):
             crawl(config, 1)
         assert Take.open(Path(config.queue.local_dir) / "node-0") is None
         assert sum(serving.log().counts().values()) == 0
@@ -75,7 +77,9 @@ def test_nothing_is_begun_below_the_mark(tmp_path: Path, disk: Disk) -> None:
 
 
 @pytest.mark.parametrize("room_comes_back", [True, False])
-def test_pause_in_the_middle_of_the_fetch(tmp_path: Path, disk: Disk, room_comes_back: bool) -> None:
+def test_pause_in_the_middle_of_the_fetch(
+    tmp_path: Path, disk: Disk, room_comes_back: bool
+) -> None:
     """What is in flight ends, the rest waits, in the same task or for the next one; every URL is fetched once."""
     config = config_of(tmp_path, max_pause_s=600 if room_comes_back else 0)
     phases: list[str] = []
@@ -107,7 +111,9 @@ def test_pause_in_the_middle_of_the_fetch(tmp_path: Path, disk: Disk, room_comes
 
 
 def test_full_dfs_stops_the_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = make_config(tmp_path, nodes=1, watermarks={"min_free_dfs_bytes": 5 << 30, "max_pause_s": 0})
+    config = make_config(
+        tmp_path, nodes=1, watermarks={"min_free_dfs_bytes": 5 << 30, "max_pause_s": 0}
+    )
     monkeypatch.setattr(LocalStorage, "free_bytes", lambda self: 3 << 30)
     with pytest.raises(NoRoomError, match=r"dfs: 3.0 GiB are free.*min_free_dfs_bytes \(5.0 GiB\)"):
         crawl(config, 1)
@@ -115,16 +121,24 @@ def test_full_dfs_stops_the_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert crawl(config, 1)["pages"] == 0
 
 
-def test_a_dfs_without_room_is_asked_less_and_less(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dfs_without_room_is_asked_less_and_less(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In ten minutes of pause not 600 times; the local disk is still looked at each second, and first."""
     now_s, asked = 0.0, []
     free_local = LEAST
     monkeypatch.setattr(watermarks, "time", SimpleNamespace(monotonic=lambda: now_s))
-    monkeypatch.setattr(watermarks, "shutil", SimpleNamespace(disk_usage=lambda path: SimpleNamespace(free=free_local)))
+    monkeypatch.setattr(
+        watermarks,
+        "shutil",
+        SimpleNamespace(disk_usage=lambda path: SimpleNamespace(free=free_local)),
+    )
     marks = make_config(
         tmp_path, nodes=1, watermarks={"min_free_local_bytes": LEAST, "min_free_dfs_bytes": 2}
     ).watermarks
-    store = SimpleNamespace(name="dfs", free_bytes=lambda: asked.append(now_s) or (1 if now_s < 600 else 2))
+    store = SimpleNamespace(
+        name="dfs", free_bytes=lambda: asked.append(now_s) or (1 if now_s < 600 else 2)
+    )
     room = watermarks.FreeSpace(marks, tmp_path, lambda: store)
     while (reason := room.shortage()) is not None:
         assert "min_free_dfs_bytes" in reason

@@ -42,7 +42,8 @@ class Driver:
     def tokens(self, pages: Iterable[tuple[bytes, int, str]]) -> list[Answer]:
         """The tokens of pages; each with the state it begins in, and the name of the last start tag."""
         return self._run(
-            b"tokens %d %d %b\n" % (len(page), state, (name or "-").encode()) + page for page, state, name in pages
+            b"tokens %d %d %b\n" % (len(page), state, (name or "-").encode()) + page
+            for page, state, name in pages
         )
 
     def links(self, pages: Iterable[bytes], max_links: int = 50_000, how: int = 0) -> list[Answer]:
@@ -56,7 +57,8 @@ class Driver:
     def rows(self, pages: Iterable[tuple[bytes, int, str]]) -> list[Answer]:
         """Return the rows of pages, one after the other; each has links as bytes, `how` of rows.h, and a folder."""
         return self._run(
-            b"rows %d %d %b\n" % (len(links), how, folder.encode()) + links for links, how, folder in pages
+            b"rows %d %d %b\n" % (len(links), how, folder.encode()) + links
+            for links, how, folder in pages
         )
 
     def _run(self, pages: Iterable[bytes]) -> list[Answer]:

@@ -19,7 +19,17 @@ from typing import NamedTuple
 from tests.parse.driver import SANITIZERS, Driver, compiled
 from tests.parse.links import FOLLOWED_RELS, NAMES, TO_PAGES, Link, read_links
 
-RULES = ("", "element", "nofollow", "redirect_limit", "similar", "on_requisite", "invalid", "scope", "accepted")
+RULES = (
+    "",
+    "element",
+    "nofollow",
+    "redirect_limit",
+    "similar",
+    "on_requisite",
+    "invalid",
+    "scope",
+    "accepted",
+)
 SOURCE = b"source of 20 bytes.."
 SAYS_NOFOLLOW, FOLLOWS_ALL, NO_HOP, IS_SIMILAR, REQUISITES, IS_REQUISITE = 1, 2, 4, 8, 16, 32
 LEFT = 1 << 32
@@ -68,7 +78,9 @@ def page(seed: int) -> Page:
     for _ in range(rng.choice((0, 1, 1, 2, 5))):
         place = rng.randrange(len(links) + 1)
         links[place : place + rng.choice((0, 0, 1, 3))] = rng.choice((*PIECES, rng.randbytes(2)))
-    return Page(bytes(links), rng.choice((0, 0, 1, 2, 3, 4, 8, 12, 15, 16, 48, 32, 40)), rng.choice(FOLDERS))
+    return Page(
+        bytes(links), rng.choice((0, 0, 1, 2, 3, 4, 8, 12, 15, 16, 48, 32, 40)), rng.choice(FOLDERS)
+    )
 
 
 def _octets(text: str) -> bytes:
@@ -132,11 +144,18 @@ class Plain:
 
 def _block(rows: Sequence[tuple[bytes, ...]], bits: Sequence[bool]) -> bytes:
     """Columns as Arrow lays them out."""
-    parts = [struct.pack("I", len(rows)), SOURCE * len(rows), *(row[0][:20].ljust(20, b"\0") for row in rows)]
+    parts = [
+        struct.pack("I", len(rows)),
+        SOURCE * len(rows),
+        *(row[0][:20].ljust(20, b"\0") for row in rows),
+    ]
     for place in range(5 if rows else 0):
         if place == 4:
             eights = (bits[start : start + 8] for start in range(0, len(bits), 8))
-            parts += [sum(bit << at for at, bit in enumerate(eight)).to_bytes(1, "little") for eight in eights]
+            parts += [
+                sum(bit << at for at, bit in enumerate(eight)).to_bytes(1, "little")
+                for eight in eights
+            ]
         ends = [0]
         for row in rows:
             ends.append(ends[-1] + len(row[place]))
@@ -158,7 +177,9 @@ def check(driver: Driver, seeds: Sequence[int]) -> None:
     """Fail where C and Python do not agree on a page."""
     pages = [page(seed) for seed in seeds]
     plain, places = Plain(), dict[bytes, int]()
-    for number, (seed, one, answer) in enumerate(zip(seeds, pages, driver.rows(pages), strict=True), start=1):
+    for number, (seed, one, answer) in enumerate(
+        zip(seeds, pages, driver.rows(pages), strict=True), start=1
+    ):
         expected, followed = plain.answer(one)
         sent, rows = _handed_on(answer.data)
         assert rows == expected, (seed, one)
@@ -178,7 +199,9 @@ def in_runs(first: int, count: int) -> Iterator[range]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=1000, help="how many pages")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     options = parser.parse_args()

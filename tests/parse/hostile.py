@@ -23,7 +23,9 @@ from tests.parse.links import columns
 
 MOST_STEPS_A_BYTE = 24  # an end tag of four bytes may look at 64 open elements of SVG and MathML
 MOST_BYTES_A_BYTE = 4  # a byte that is no UTF-8 becomes one of three; each link has four bytes of its own in the answer
-MOST_BYTES_WITH_FACTS = 8  # a meta with four names is four facts, and perhaps a robots meta and a hop
+MOST_BYTES_WITH_FACTS = (
+    8  # a meta with four names is four facts, and perhaps a robots meta and a hop
+)
 ALLOWANCE = 1000
 MOST_VALUE_BYTES = 20_000
 
@@ -64,7 +66,9 @@ def tag(rng: Random, name: str | None = None) -> bytes:
     parts = [b"<" + name.encode()]
     for _ in range(rng.choice((0, 0, 1, 1, 2, 5))):
         quote = rng.choice((b"'", b'"', b""))
-        parts.append(b" " + rng.choice(ATTRIBUTES).encode() + b"=" + quote + rng.choice(VALUES) + quote)
+        parts.append(
+            b" " + rng.choice(ATTRIBUTES).encode() + b"=" + quote + rng.choice(VALUES) + quote
+        )
     return b"".join(parts) + rng.choice((b">", b">", b">", b"/>", b" ", b""))
 
 
@@ -102,7 +106,9 @@ def nested(rng: Random, size: int) -> bytes:
     names = rng.choices(NAMES, k=rng.choice((1, 1, 2, 4)))
     count = size // (12 * len(names)) + 1
     opening = b"".join(tag(rng, name) for name in names) * count
-    closing = b"".join(end_tag(rng, name) for name in rng.choice((names, names[::-1], rng.choices(NAMES, k=2))))
+    closing = b"".join(
+        end_tag(rng, name) for name in rng.choice((names, names[::-1], rng.choices(NAMES, k=2)))
+    )
     return opening + b"<a href=u>t" + closing * count
 
 
@@ -110,7 +116,16 @@ def attributes(rng: Random, size: int) -> bytes:
     """Tags of many attributes: of one name, of many, without values, with references."""
     each = rng.choice((20, 2000, 10**9))
     shape = rng.choice(
-        (b"a%d=1 ", b"a%d ", b"href=%d ", b"a%d=''", b"a%d='&amp;&gt' ", b"=%d ", b"/%d", b"rel=nofollow%d ")
+        (
+            b"a%d=1 ",
+            b"a%d ",
+            b"href=%d ",
+            b"a%d=''",
+            b"a%d='&amp;&gt' ",
+            b"=%d ",
+            b"/%d",
+            b"rel=nofollow%d ",
+        )
     )
     parts, length = [], 0
     for number in range(size):
@@ -124,7 +139,9 @@ def attributes(rng: Random, size: int) -> bytes:
 
 def value(rng: Random, size: int) -> bytes:
     """One huge value, or one huge text."""
-    filling = rng.choice((*VALUES[1:], b" ", b"x", b"&amp;", b"a ", b",", b"=", b";", b"--", b"]]", b"</"))
+    filling = rng.choice(
+        (*VALUES[1:], b" ", b"x", b"&amp;", b"a ", b",", b"=", b";", b"--", b"]]", b"</")
+    )
     opening, closing = rng.choice(
         (
             (b"<a href='", b"'>t</a>"),
@@ -146,7 +163,11 @@ def value(rng: Random, size: int) -> bytes:
             (b"<textarea>", b""),
         )
     )
-    return opening + filling * (size // max(1, len(filling)) + 1) + (closing if rng.random() < 0.7 else b"")
+    return (
+        opening
+        + filling * (size // max(1, len(filling)) + 1)
+        + (closing if rng.random() < 0.7 else b"")
+    )
 
 
 def soup(rng: Random, size: int) -> bytes:
@@ -158,8 +179,23 @@ def soup(rng: Random, size: int) -> bytes:
 
 
 FACT_NAMES = (
-    *(b"og:image", b"og:image:width", b"og:title", b"article:published_time", b"article:author", b"twitter:image"),
-    *(b"og:locale", b"og:url", b"author", b"date", b"og:title og:image og:url og:locale og:type", b"x" * 300, b""),
+    *(
+        b"og:image",
+        b"og:image:width",
+        b"og:title",
+        b"article:published_time",
+        b"article:author",
+        b"twitter:image",
+    ),
+    *(
+        b"og:locale",
+        b"og:url",
+        b"author",
+        b"date",
+        b"og:title og:image og:url og:locale og:type",
+        b"x" * 300,
+        b"",
+    ),
 )
 FACT_VALUES = (
     b"http://[x", b"x:", b"/a b", b"//h/\xff", b"Tue, 05 Mar 2031 00:00:00 GMT", b"2026-02-30T25:61:00+99:99", b"de-",
@@ -187,7 +223,12 @@ def metas(rng: Random, size: int) -> bytes:
 
 
 LD = b"<script type=application/ld+json>"
-JSON_ENDS = ((b"[", b"1]"), (b"", b""), (b'{"@type":"Article","author":[', b"1]}"), (b"<!--[", b"1]-->"))
+JSON_ENDS = (
+    (b"[", b"1]"),
+    (b"", b""),
+    (b'{"@type":"Article","author":[', b"1]}"),
+    (b"<!--[", b"1]-->"),
+)
 JSON_UNITS = (
     b"[", b'{"@graph":[', b'{"mainEntity":', b"[],", b"{},", b"1,", b"1.5e300,", b'"\\ud800",', b"9", b" ", b"//",
     b"/*", b"<!--", b"<![CDATA[", b'"', b"\\", b'{"@type":"Article"},', b'{"@type":"Article","headline":1},', b"\0",
@@ -221,7 +262,18 @@ def page(seed: int, size: int) -> bytes:
     """The page of a seed, about `size` bytes. What costs a tree builder most are two shapes in a row."""
     rng = Random(seed)
     shapes = rng.choices(SHAPES, k=rng.choice((1, 2, 2, 3, 5)))
-    start = rng.choice((b"", b"", b"<!doctype html>", b"<svg>", b"<math>", b"<table>", b"<a href=x>", b"<template>"))
+    start = rng.choice(
+        (
+            b"",
+            b"",
+            b"<!doctype html>",
+            b"<svg>",
+            b"<math>",
+            b"<table>",
+            b"<a href=x>",
+            b"<template>",
+        )
+    )
     return start + b"".join(shape(rng, size // len(shapes)) for shape in shapes)
 
 
@@ -254,14 +306,19 @@ def issue_pages(scale: int = 1) -> Iterator[tuple[str, bytes]]:
     yield "metas", b"<meta property=og:image content=x:>" * (120_000 // scale)
     yield "JSON-LD in depth", LD + b'{"@graph":[' * (23_000 // scale) + b"</script>"
     yield "JSON-LD in width", LD + b"[" + b"[]," * (80_000 // scale) + b"1]</script>"
-    yield "JSON-LD of articles", (LD + b'[{"@type":"Article","author":{"@id":"#a"}}]</script>') * (60_000 // scale)
+    yield (
+        "JSON-LD of articles",
+        (LD + b'[{"@type":"Article","author":{"@id":"#a"}}]</script>') * (60_000 // scale),
+    )
 
 
 def check_metadata(metadata: Metadata | None) -> None:
     """Fail if a value is none that a table and a reader of JSON can have."""
     assert metadata is not None
     texts = [value[0] for value in metadata if value is not None]
-    assert all(text and "\0" not in text and len(text.encode()) <= MOST_VALUE_BYTES for text in texts)
+    assert all(
+        text and "\0" not in text and len(text.encode()) <= MOST_VALUE_BYTES for text in texts
+    )
     urls = (metadata.image, metadata.icon, metadata.canonical_url, metadata.oembed)
     assert all(found is None or found[0].startswith(("http://", "https://")) for found in urls)
 
@@ -273,7 +330,14 @@ def check(html: bytes, answer: Answer, with_facts: Answer) -> float:
         assert one.steps <= MOST_STEPS_A_BYTE * len(html) + ALLOWANCE
         assert len(one.data) <= most_bytes * len(html) + ALLOWANCE
     config = ParseConfig(max_links_per_page=1000, max_anchor_chars=50)
-    read = parse_html(html, url="http://a.b/c", header_charset="utf-8", config=config, user_agent="krake", facts_at=2e9)
+    read = parse_html(
+        html,
+        url="http://a.b/c",
+        header_charset="utf-8",
+        config=config,
+        user_agent="krake",
+        facts_at=2e9,
+    )
     assert ParsedPage.from_json(read.to_json()) == read
     check_metadata(read.metadata)
     assert count_links(read.links) <= 1000
@@ -284,7 +348,9 @@ def check(html: bytes, answer: Answer, with_facts: Answer) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=1000, help="how many pages")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--kilobytes", type=int, default=64, help="size of a page")
@@ -300,7 +366,9 @@ def main() -> None:
             except AssertionError:
                 print(f"seed {seed} with --kilobytes {options.kilobytes} broke a rule")
                 raise
-    print(f"{options.seeds} pages read; the dearest was seed {dearest[1]}: {dearest[0]:.1f} steps a byte")
+    print(
+        f"{options.seeds} pages read; the dearest was seed {dearest[1]}: {dearest[0]:.1f} steps a byte"
+    )
 
 
 if __name__ == "__main__":

@@ -14,7 +14,15 @@ TO_PAGES = {"a": "a", "r": "area", "f": "frame", "i": "iframe", "m": "meta"} | {
     "x": "robots",
 }
 BY_REL = {"l": "link", "y": "entry"}
-TO_OTHERS = {"g": "img", "s": "script", "o": "source", "v": "video", "u": "audio", "t": "track", "e": "embed"} | {
+TO_OTHERS = {
+    "g": "img",
+    "s": "script",
+    "o": "source",
+    "v": "video",
+    "u": "audio",
+    "t": "track",
+    "e": "embed",
+} | {
     "j": "object",
     "n": "input",
     "k": "style",
@@ -64,10 +72,13 @@ def read_links(data: bytes) -> list[Link]:
         if not code:
             break
         href, anchor, rel = (
-            text.decode("utf-8", "surrogateescape") for text in (texts_of_link[0][1:], *texts_of_link[1:])
+            text.decode("utf-8", "surrogateescape")
+            for text in (texts_of_link[0][1:], *texts_of_link[1:])
         )
         letter = code.lower() if code.isascii() else ""
-        may = letter in TO_PAGES or (letter in BY_REL and not FOLLOWED_RELS.isdisjoint(rel.lower().split(" ")))
+        may = letter in TO_PAGES or (
+            letter in BY_REL and not FOLLOWED_RELS.isdisjoint(rel.lower().split(" "))
+        )
         found.append(Link(href, anchor, rel, NAMES.get(letter, ""), may, "A" <= code <= "Z"))
     return found
 

@@ -86,7 +86,9 @@ page(
     "russian windows-1251",
     "<html lang=ru><head><meta charset=windows-1251><title>Новости дня</title>"
     "<meta property='og:title' content='Главная новость'><meta name=author content='Иван Петров'>"
-    + json_ld('{"@type":"NewsArticle","headline":"Не это","datePublished":"2026-03-01T09:30:00+03:00"}'),
+    + json_ld(
+        '{"@type":"NewsArticle","headline":"Не это","datePublished":"2026-03-01T09:30:00+03:00"}'
+    ),
     {
         "title": ("Главная новость", "og:title"),
         "author": ("Иван Петров", "author"),
@@ -345,7 +347,10 @@ page(
     "the older names of a card, and Open Graph before it",
     "<meta name=twitter:image:src content=/t.png><meta name=twitter:image:width content=50>"
     "<meta name=twitter:image:height content=60><meta name=twitter:title content=No><meta property=og:title content=Yes>",
-    {"title": ("Yes", "og:title"), "image": (("https://news.example/t.png", 50, 60), "twitter:image")},
+    {
+        "title": ("Yes", "og:title"),
+        "image": (("https://news.example/t.png", 50, 60), "twitter:image"),
+    },
 )
 
 # JSON-LD with terms of schema.org.
@@ -453,7 +458,8 @@ page(
 page(
     "a type with parameters",
     json_ld(
-        '{"@type":"Article","headline":"Profile"}', "application/ld+json; profile=http://www.w3.org/ns/json-ld#expanded"
+        '{"@type":"Article","headline":"Profile"}',
+        "application/ld+json; profile=http://www.w3.org/ns/json-ld#expanded",
     ),
     {"title": ("Profile", "json-ld headline"), "type": ("Article", "json-ld @type")},
 )
@@ -462,14 +468,19 @@ page(
     "<title>Title</title>"
     + json_ld('{"@type":"Article","headline":"x",}')
     + json_ld('{"@type":"Article","headline":"y"}', "application/json")
-    + json_ld('{"@type":"Organization","name":"Corp","description":"No","image":"https://a.example/logo.png"}')
+    + json_ld(
+        '{"@type":"Organization","name":"Corp","description":"No","image":"https://a.example/logo.png"}'
+    )
     + json_ld('{"@type":"BreadcrumbList","itemListElement":[{"@type":"ListItem","name":"Home"}]}'),
     {"title": ("Title", "html title")},
 )
 page(
     "JSON-LD where the text of a script has a tag",
     json_ld('{"@type":"Article","headline":"<title>a</title> &amp; b"}') + "<title>Real</title>",
-    {"title": ("<title>a</title> &amp; b", "json-ld headline"), "type": ("Article", "json-ld @type")},
+    {
+        "title": ("<title>a</title> &amp; b", "json-ld headline"),
+        "type": ("Article", "json-ld @type"),
+    },
 )
 page(
     "a product",

@@ -12,10 +12,15 @@ from typing import NamedTuple
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 SOURCES = {
-    **dict.fromkeys(("frame", "iframe", "img", "script", "source", "video", "audio", "track", "embed", "input"), "src"),
+    **dict.fromkeys(
+        ("frame", "iframe", "img", "script", "source", "video", "audio", "track", "embed", "input"),
+        "src",
+    ),
     "object": "data",
 }
-_REFRESH = re.compile(r"\s*(?:\d+[\d.]*|\.[\d.]*)(?=[;,\s])\s*[;,]?\s*(?:url\s*=\s*)?(.*)", re.IGNORECASE | re.DOTALL)
+_REFRESH = re.compile(
+    r"\s*(?:\d+[\d.]*|\.[\d.]*)(?=[;,\s])\s*[;,]?\s*(?:url\s*=\s*)?(.*)", re.IGNORECASE | re.DOTALL
+)
 
 
 class Seen(NamedTuple):
@@ -41,7 +46,11 @@ def read(html: bytes, agent: str = "") -> Seen:
     """Read a page in UTF-8."""
     links, metas, bases, titles, facts = [], [], [], [], []
     root = LexborHTMLParser(html).root
-    for node in root.css("[href],[src],meta,title,object,html,time,script:not([src])") if root is not None else ():
+    for node in (
+        root.css("[href],[src],meta,title,object,html,time,script:not([src])")
+        if root is not None
+        else ()
+    ):
         attributes = node.attributes
         if node.tag == "title" and not is_in_svg(node):
             titles.append(words(node.text()))
@@ -74,7 +83,13 @@ def facts_of(node: LexborNode, attributes: dict[str, str | None]) -> list[tuple[
         tags = [attributes[name] for name in ("lang", "xml:lang") if name in attributes]
         return [fact("l", "", tag) for tag in tags[:1]]
     if node.tag == "time" and "datetime" in attributes:
-        return [fact("p" if "pubdate" in attributes else "t", attributes.get("itemprop"), attributes["datetime"])]
+        return [
+            fact(
+                "p" if "pubdate" in attributes else "t",
+                attributes.get("itemprop"),
+                attributes["datetime"],
+            )
+        ]
     if node.tag == "link" and attributes.get("href"):
         return facts_of_link(attributes)
     if node.tag == "script" and not is_in_svg(node):
@@ -89,12 +104,16 @@ def facts_of_link(attributes: dict[str, str | None]) -> list[tuple[str, str]]:
     href, rels = attributes["href"], words(attributes.get("rel")).lower().split()
     found = [fact("i", attributes["itemprop"], href)] if "itemprop" in attributes else []
     kind = (attributes.get("type") or "").strip().lower()
-    names = [name for name in RELATIONS if name in rels] + [kind] * (kind in OEMBED and "alternate" in rels)
+    names = [name for name in RELATIONS if name in rels] + [kind] * (
+        kind in OEMBED and "alternate" in rels
+    )
     return found + [(f"r{name}", (href or "").strip()) for name in names[:1]]
 
 
 def fact(kind: str, name: str | None, value: str | None) -> tuple[str, str]:
-    name = "".join(char.lower() if char.isascii() else char for char in words(name)[:MOST_NAME_CHARS].rstrip())
+    name = "".join(
+        char.lower() if char.isascii() else char for char in words(name)[:MOST_NAME_CHARS].rstrip()
+    )
     return f"{kind}{name}", words(value)[:MOST_FACT_CHARS].rstrip()
 
 
@@ -114,7 +133,9 @@ def is_moderate(json: str) -> bool:
     return deepest <= MOST_DEPTH and values <= FREE_VALUES + len(json.encode()) // BYTES_OF_VALUE
 
 
-def link_of(node: LexborNode, attributes: dict[str, str | None]) -> tuple[str, str, str | None, str] | None:
+def link_of(
+    node: LexborNode, attributes: dict[str, str | None]
+) -> tuple[str, str, str | None, str] | None:
     rel = words(attributes.get("rel")).lower()
     if node.tag in ("a", "area") and "href" in attributes:
         anchor = words(node.text() if node.tag == "a" else attributes.get("alt"))
@@ -127,7 +148,12 @@ def link_of(node: LexborNode, attributes: dict[str, str | None]) -> tuple[str, s
     value = attributes.get(SOURCES.get(node.tag or "", ""))
     if not value or (node.tag == "input" and (attributes.get("type") or "").lower() != "image"):
         return None
-    return node.tag or "", value.strip(), words(attributes.get("alt")) if node.tag == "img" else "", rel
+    return (
+        node.tag or "",
+        value.strip(),
+        words(attributes.get("alt")) if node.tag == "img" else "",
+        rel,
+    )
 
 
 def words(text: str | None) -> str:

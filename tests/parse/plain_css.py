@@ -26,7 +26,9 @@ TOKEN = re.compile(
     rf"|(?P<name>{NAME})(?P<call>\(?)|(?P<mark>[\s\S])",
     re.ASCII,
 )
-PLAIN_URL = re.compile(rf"""[ \t\n]*((?:[^"'()\\ \t\n\x00-\x08\x0b\x0e-\x1f\x7f]|{ESCAPE})*)[ \t\n]*(?:\)|\Z)""")
+PLAIN_URL = re.compile(
+    rf"""[ \t\n]*((?:[^"'()\\ \t\n\x00-\x08\x0b\x0e-\x1f\x7f]|{ESCAPE})*)[ \t\n]*(?:\)|\Z)"""
+)
 BAD_URL = re.compile(rf"(?:{ESCAPE}|[^)])*(?:\)|\Z)")
 QUOTED = re.compile(r"""[ \t\n]*(?=["'])""")
 SETS = ("image-set", "-webkit-image-set")
@@ -44,7 +46,25 @@ PIECES = (
         "image-set(",
         "-webkit-image-set(",
     ),
-    *('"', "'", "(", ")", "{", "}", ";", ",", "/*", "*/", "\\", "\\\n", "\\61 ", "\\0 ", "\\110000 ", "\\d800", "\n"),
+    *(
+        '"',
+        "'",
+        "(",
+        ")",
+        "{",
+        "}",
+        ";",
+        ",",
+        "/*",
+        "*/",
+        "\\",
+        "\\\n",
+        "\\61 ",
+        "\\0 ",
+        "\\110000 ",
+        "\\d800",
+        "\n",
+    ),
     *(
         " ",
         "\t",
@@ -66,17 +86,33 @@ PIECES = (
         "x",
         "a.png",
     ),
-    *("é", "日本", "\U0001f600", "data:,", "#f", "BLOB:x", "local(", "format(", "src:", "\x7f", "\xa0"),
+    *(
+        "é",
+        "日本",
+        "\U0001f600",
+        "data:,",
+        "#f",
+        "BLOB:x",
+        "local(",
+        "format(",
+        "src:",
+        "\x7f",
+        "\xa0",
+    ),
 )
 
 
 def urls(sheet: str) -> list[tuple[str, str]]:
     """Return the places (`import`, `font`, `image`) and URLs of a sheet that name something."""
-    text = sheet.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n").replace("\0", "\ufffd")
+    text = (
+        sheet.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n").replace("\0", "\ufffd")
+    )
     reader = _Reader(text)
     reader.read()
     found = [(place, url.strip()) for place, url in reader.found]
-    return [one for one in found if one[1] and not re.match(r"#|data:|blob:", one[1], re.IGNORECASE)]
+    return [
+        one for one in found if one[1] and not re.match(r"#|data:|blob:", one[1], re.IGNORECASE)
+    ]
 
 
 class _Reader:
@@ -93,7 +129,9 @@ class _Reader:
             token = self.next()
             if token["at"]:
                 self.rule = _text(token["at"]).lower()
-            elif token["quote"] and (self.rule == "import" or (self.of_set and self.brackets == self.of_set)):
+            elif token["quote"] and (
+                self.rule == "import" or (self.of_set and self.brackets == self.of_set)
+            ):
                 self.give(_string(token))
             elif token["call"]:
                 self.call(_text(token["name"]).lower())
@@ -108,7 +146,9 @@ class _Reader:
 
     def give(self, url: str | None) -> None:
         if url is not None and self.rule not in {"namespace", "imported"}:
-            self.found.append(("import" if self.rule == "import" else "font" if self.font else "image", url))
+            self.found.append(
+                ("import" if self.rule == "import" else "font" if self.font else "image", url)
+            )
         if url is not None and self.rule == "import":
             self.rule = "imported"
 
@@ -180,7 +220,9 @@ def check(driver: Driver, seeds: range) -> None:
     for seed, text, answer in zip(seeds, sheets, every, strict=True):
         expected = urls(text)
         letters = [("q" if place == "import" else "k") + url for place, url in expected]
-        assert [one.decode() for one in answer.data.split(b"\0")[:-1:3]] == letters, f"seed {seed}: {text!r}"
+        assert [one.decode() for one in answer.data.split(b"\0")[:-1:3]] == letters, (
+            f"seed {seed}: {text!r}"
+        )
         for place, kind in KINDS.items():
             found = scan_css(text.encode(), wanted_kinds([kind]), 1000).requisites.count(b"\0") // 3
             assert found == [where for where, _ in expected].count(place), f"seed {seed}: {text!r}"

@@ -18,8 +18,34 @@ from crawl_lib.parse.scan import FACTS, scan
 from tests.parse import oracle
 from tests.parse.links import read_links
 
-INLINE = ("b", "i", "em", "span", "font", "code", "u", "small", "strong", "label", "x-y", "ruby", "noscript")
-BLOCKS = ("div", "section", "blockquote", "center", "article", "fieldset", "details", "h2", "object", "video", "form")
+INLINE = (
+    "b",
+    "i",
+    "em",
+    "span",
+    "font",
+    "code",
+    "u",
+    "small",
+    "strong",
+    "label",
+    "x-y",
+    "ruby",
+    "noscript",
+)
+BLOCKS = (
+    "div",
+    "section",
+    "blockquote",
+    "center",
+    "article",
+    "fieldset",
+    "details",
+    "h2",
+    "object",
+    "video",
+    "form",
+)
 RAW = ("script", "style", "textarea", "iframe", "noembed", "noframes")
 TEXTS = (
     "text", " two  words ", "&amp;", "&lt;b&gt;", "&notit;", "&notin", "&#x41;&#150;&#0;", "&nbsp;", "日本", "é", "😀",
@@ -33,8 +59,26 @@ COMMENTS = (
 SCRIPTS = (
     "", "'<a href=s>'", "<!--", "<!-- <script> </script> -->", "<!-- x -->", "</scrip", "<!--<script>--></scripty>",
 )  # fmt: skip
-META_NAMES = ("og:title", "OG:Image  twitter:image", "Autor\u212a", "date", "", "n" * 150, "a&amp;b", "\u00c4")
-RELATIONS = ("icon", "Shortcut ICON", "apple-touch-icon", "mask-icon", "image_src", "alternate", "alternate icon", "")
+META_NAMES = (
+    "og:title",
+    "OG:Image  twitter:image",
+    "Autor\u212a",
+    "date",
+    "",
+    "n" * 150,
+    "a&amp;b",
+    "\u00c4",
+)
+RELATIONS = (
+    "icon",
+    "Shortcut ICON",
+    "apple-touch-icon",
+    "mask-icon",
+    "image_src",
+    "alternate",
+    "alternate icon",
+    "",
+)
 JSON = (
     "", "{}", ' <!-- {"a": "]"} --> ', "//<![CDATA[\n[{}]\n//]]>", "[" * 64 + "]" * 64, "[" * 65 + "]" * 65,
     "<![CDATA[", '["\\"[[["]', "[" + "1," * 300 + "1]", "[" + "1," * 255, '["' + "x" * 900 + '"' + ",1" * 300 + "]",
@@ -62,7 +106,17 @@ class Page:
     def href(self) -> str:
         self.count += 1
         return (
-            self.rng.choice(("p%d", "/p%d?a=1&amp;b=2", "?a&copy=%d", "%d.html#&lt;", " /s%d ", "日%d", "x%d&amp"))
+            self.rng.choice(
+                (
+                    "p%d",
+                    "/p%d?a=1&amp;b=2",
+                    "?a&copy=%d",
+                    "%d.html#&lt;",
+                    " /s%d ",
+                    "日%d",
+                    "x%d&amp",
+                )
+            )
             % self.count
         )
 
@@ -81,7 +135,14 @@ class Page:
     def void(self) -> str:
         rng = self.rng
         name, source = rng.choice(
-            (("img", "src"), ("input", "src"), ("area", "href"), ("source", "src"), ("embed", "src"), ("br", "x"))
+            (
+                ("img", "src"),
+                ("input", "src"),
+                ("area", "href"),
+                ("source", "src"),
+                ("embed", "src"),
+                ("br", "x"),
+            )
         )
         wanted = [(source, self.href())]
         if name == "input":
@@ -98,7 +159,11 @@ class Page:
             if name == "script"
             else self.rng.choice(("", "<a href=r>", "x &amp; y", "</b>", "<!--"))
         )
-        wanted = (("src", self.href()),) if name in ("script", "iframe") and self.rng.random() < 0.5 else ()
+        wanted = (
+            (("src", self.href()),)
+            if name in ("script", "iframe") and self.rng.random() < 0.5
+            else ()
+        )
         return f"<{name}{self.attributes(*wanted)}>{text}</{name}{self.rng.choice(('', ' ', chr(10), ' x=y'))}>"
 
     def drawing(self) -> str:
@@ -114,7 +179,11 @@ class Page:
                 "<desc><b>d</b></desc>",
             )
         )
-        return f"<svg>{inner}</svg>" if self.rng.random() < 0.8 else "<math><mi>x</mi><mo>&lt;</mo></math>"
+        return (
+            f"<svg>{inner}</svg>"
+            if self.rng.random() < 0.8
+            else "<math><mi>x</mi><mo>&lt;</mo></math>"
+        )
 
     def inline(self, depth: int, within_link: bool) -> str:
         rng = self.rng
@@ -133,7 +202,9 @@ class Page:
             return self.drawing()
         content = "".join(self.inline(depth - 1, True) for _ in range(rng.randrange(4)))
         if kind < 0.85 and not within_link:
-            wanted = (("href", self.href()), *self.rel()) if rng.random() < 0.9 else (("name", "x"),)
+            wanted = (
+                (("href", self.href()), *self.rel()) if rng.random() < 0.9 else (("name", "x"),)
+            )
             return f"<a{self.attributes(*wanted)}>{content}</a>"
         name = rng.choice(INLINE)
         return f"<{name}{self.attributes()}>{content}</{name}>"
@@ -182,29 +253,48 @@ class Page:
         return f"<meta{self.attributes(*wanted, ('content', rng.choice((*TEXTS, 'x' * 3000))))}>"
 
     def relation(self) -> str:
-        rel, kind = self.rng.choice(RELATIONS), self.rng.choice(("application/json+oembed", " Text/XML+oembed", "x"))
+        rel, kind = (
+            self.rng.choice(RELATIONS),
+            self.rng.choice(("application/json+oembed", " Text/XML+oembed", "x")),
+        )
         return f"<link{self.attributes(('href', self.href()), ('rel', rel), ('type', kind), ('itemprop', 'Image'))}>"
 
     def json_ld(self) -> str:
-        kind = self.rng.choice(("application/ld+json", " Application/LD+JSON; a=b", "application/ld+jsonp", "text/x"))
+        kind = self.rng.choice(
+            ("application/ld+json", " Application/LD+JSON; a=b", "application/ld+jsonp", "text/x")
+        )
         return f"<script{self.attributes(('type', kind))}>{self.rng.choice(JSON)}</script>"
 
     def time(self) -> str:
-        wanted = [("datetime", self.rng.choice(TEXTS)), ("itemprop", "datePublished"), ("pubdate", "")]
-        return f"<time{self.attributes(*self.rng.sample(wanted, self.rng.randrange(1, 4)))}>t</time>"
+        wanted = [
+            ("datetime", self.rng.choice(TEXTS)),
+            ("itemprop", "datePublished"),
+            ("pubdate", ""),
+        ]
+        return (
+            f"<time{self.attributes(*self.rng.sample(wanted, self.rng.randrange(1, 4)))}>t</time>"
+        )
 
     def text(self) -> str:
         start = self.rng.choice(("", "<!doctype html>", "<!DOCTYPE html PUBLIC 'a>", "\ufeff"))
-        lang = self.attributes((self.rng.choice(("lang", "xml:lang")), self.rng.choice((*TEXTS, "de-AT"))))
+        lang = self.attributes(
+            (self.rng.choice(("lang", "xml:lang")), self.rng.choice((*TEXTS, "de-AT")))
+        )
         return f"{start}<html{lang}><head>{self.head()}</head><body>{''.join(self.block(3) for _ in range(3))}"
 
 
 def read(html: bytes) -> oracle.Seen:
     """What the scanner sees, in the oracle's form."""
     fields, found, *_ = scan(html, b"krake", 10**6, 10**6, FACTS)
-    said = [text if flag == "1" else None for flag, text in zip(fields[0], fields[1:6], strict=True)]
+    said = [
+        text if flag == "1" else None for flag, text in zip(fields[0], fields[1:6], strict=True)
+    ]
     links = [(link.element, link.href, link.anchor, link.rel) for link in read_links(found)]
-    facts = [(name, value) for name, value in zip(fields[6:-2:2], fields[7:-2:2], strict=True) if name != "h"]
+    facts = [
+        (name, value)
+        for name, value in zip(fields[6:-2:2], fields[7:-2:2], strict=True)
+        if name != "h"
+    ]
     return oracle.Seen(links, said[0], said[1], said[2], said[4], facts)
 
 
@@ -234,7 +324,9 @@ def soup(seed: int) -> bytes:
         elif kind < 0.7:
             parts.append(f"</{rng.choice(SOUP)}>")
         elif kind < 0.85:
-            parts.append(f"<{rng.choice(('a', 'area'))}{page.attributes(('href', page.href()), *page.rel())}>")
+            parts.append(
+                f"<{rng.choice(('a', 'area'))}{page.attributes(('href', page.href()), *page.rel())}>"
+            )
         elif kind < 0.9:
             parts.append(rng.choice(COMMENTS))
         else:
@@ -276,7 +368,11 @@ DIVERGENCES = {
         [("a", "x", "123"), ("a", "y", "2")],
     ),
     "frames count wherever they are": ("<p><frame src=x>", [("frame", "x", "")], []),
-    "and so do links in a frameset": ("<frameset><a href=x>t</a></frameset>", [("a", "x", "t")], []),
+    "and so do links in a frameset": (
+        "<frameset><a href=x>t</a></frameset>",
+        [("a", "x", "t")],
+        [],
+    ),
     "order is that of the page; a tree moves what is between cells": (
         "<table><tr><td><img src=x></td><img src=y></table>",
         [("img", "x", ""), ("img", "y", "")],
@@ -318,7 +414,9 @@ DOCS = Path("/usr/share/doc")
 @pytest.mark.parametrize("package", ["python3.11-doc", "postgresql-doc-15"])
 def test_documentation_is_read_as_by_a_tree(package: str) -> None:
     pages = sorted(
-        path for path in (DOCS / package / "html").resolve().rglob("*.html") if path.stat().st_size < 300_000
+        path
+        for path in (DOCS / package / "html").resolve().rglob("*.html")
+        if path.stat().st_size < 300_000
     )
     if not pages:
         pytest.skip(f"Debian's {package} is not installed")

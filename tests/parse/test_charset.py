@@ -79,7 +79,9 @@ def test_prescan(html: bytes, name: str) -> None:
     assert to_utf8(html, None)[1] == name
 
 
-FILES = sorted((Path(__file__).parents[3] / "shared" / "testdata" / "html" / "encoding").glob("tests*.dat"))
+FILES = sorted(
+    (Path(__file__).parents[3] / "shared" / "testdata" / "html" / "encoding").glob("tests*.dat")
+)
 
 
 def test_the_tests_of_html5lib() -> None:
@@ -103,7 +105,17 @@ def test_the_tests_of_html5lib() -> None:
 
 @pytest.mark.parametrize(
     "unit",
-    [b"<", b"<!--", b"<a ", b"<meta charset", b"<meta charset=", b"<meta charset='", b"<a =", b"<?xml ", b"charset="],
+    [
+        b"<",
+        b"<!--",
+        b"<a ",
+        b"<meta charset",
+        b"<meta charset=",
+        b"<meta charset='",
+        b"<a =",
+        b"<?xml ",
+        b"charset=",
+    ],
 )
 def test_the_prescan_looks_at_the_first_bytes_only_and_once(unit: bytes) -> None:
     start = time.process_time()
@@ -157,13 +169,19 @@ def test_a_later_meta_changes_the_encoding(meta: bytes, name: str) -> None:
     for header in ("windows-1251", "no-such-charset"):
         page = parse_html(html, url="http://a.b/", header_charset=header, config=ParseConfig())
         assert page.charset == ("windows-1251" if header == "windows-1251" else name)
-    page = parse_html(codecs.BOM_UTF8 + html, url="http://a.b/", header_charset=None, config=ParseConfig())
+    page = parse_html(
+        codecs.BOM_UTF8 + html, url="http://a.b/", header_charset=None, config=ParseConfig()
+    )
     assert page.charset == "utf-8"
 
 
 def test_the_first_meta_that_the_scanner_meets_decides() -> None:
     """The prescan knows no scripts, so it takes a meta for one that is none. The page is decoded twice at most."""
-    html = b"<script>'<meta charset=big5>'</script>" + FAR + b"<meta charset=koi8-r><meta charset=big5><title>\xc1"
+    html = (
+        b"<script>'<meta charset=big5>'</script>"
+        + FAR
+        + b"<meta charset=koi8-r><meta charset=big5><title>\xc1"
+    )
     assert to_utf8(html, None)[1] == "big5"
     page = parse_html(html, url="http://a.b/", header_charset=None, config=ParseConfig())
     assert (page.charset, page.title) == ("koi8-r", "\u0430")
@@ -172,8 +190,14 @@ def test_the_first_meta_that_the_scanner_meets_decides() -> None:
 
 def test_a_page_is_decoded_twice_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     scans = []
-    monkeypatch.setattr(html_module, "scan", lambda *given, **more: scans.append(given) or scan(*given, **more))
-    html = FAR + b"\xc1" + b"".join(b"<meta charset=%b>" % name for name in (b"koi8-r", b"big5", b"shift_jis") * 20)
+    monkeypatch.setattr(
+        html_module, "scan", lambda *given, **more: scans.append(given) or scan(*given, **more)
+    )
+    html = (
+        FAR
+        + b"\xc1"
+        + b"".join(b"<meta charset=%b>" % name for name in (b"koi8-r", b"big5", b"shift_jis") * 20)
+    )
     parse_html(html, url="http://a.b/", header_charset=None, config=ParseConfig())
     assert len(scans) == 2
 
@@ -187,16 +211,39 @@ def test_utf_16_is_known_by_marks_and_declarations(encoding: str, mark: str) -> 
 
 
 def test_in_xhtml_the_declaration_comes_before_a_meta() -> None:
-    html = "<?xml version='1.0' encoding='koi8-r'?><meta charset='big5'/><title>я</title>".encode("koi8-r")
-    page = parse_html(html, url="http://a.b/", header_charset=None, config=ParseConfig(), is_xml=True)
+    html = "<?xml version='1.0' encoding='koi8-r'?><meta charset='big5'/><title>я</title>".encode(
+        "koi8-r"
+    )
+    page = parse_html(
+        html, url="http://a.b/", header_charset=None, config=ParseConfig(), is_xml=True
+    )
     assert (page.charset, page.title) == ("koi8-r", "я")
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_start_that_is_remembered_says_what_the_whole_text_says(seed: int) -> None:
     rng = Random(seed)
-    pieces = [b"<meta ", b"charset=", b"koi8-r", b"utf-8", b'"', b"'", b">", b"<!--", b"-->", b"<p ", b"<title>", b" "]
-    pieces += [b"http-equiv=content-type ", b'content="x;charset=big5"', b"<?xml encoding='koi8-u'?>", b"</", b"="]
+    pieces = [
+        b"<meta ",
+        b"charset=",
+        b"koi8-r",
+        b"utf-8",
+        b'"',
+        b"'",
+        b">",
+        b"<!--",
+        b"-->",
+        b"<p ",
+        b"<title>",
+        b" ",
+    ]
+    pieces += [
+        b"http-equiv=content-type ",
+        b'content="x;charset=big5"',
+        b"<?xml encoding='koi8-u'?>",
+        b"</",
+        b"=",
+    ]
     for _ in range(1000):
         text = b"".join(rng.choices(pieces, k=rng.randrange(12)))
         assert _prescan(text) == (_prescan_metas(text) or _declared_in_xml(text)), text

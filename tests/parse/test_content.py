@@ -34,7 +34,10 @@ def raw_deflate(data: bytes) -> bytes:
 
 def chunked(data: bytes, size: int = 1000) -> bytes:
     chunks = [data[start : start + size] for start in range(0, len(data), size)]
-    return b"".join(b"%x;ext=1\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\nTrailer: x\r\n\r\n"
+    return (
+        b"".join(b"%x;ext=1\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks)
+        + b"0\r\nTrailer: x\r\n\r\n"
+    )
 
 
 CODERS = {
@@ -50,12 +53,16 @@ CODERS = {
 @pytest.mark.parametrize("coding", CODERS)
 @pytest.mark.parametrize("data", [b"", b"x", TEXT], ids=len)
 def test_each_coding(coding: str, data: bytes) -> None:
-    assert decoded(head(Content_Encoding=coding), CODERS[coding](data), max_bytes=MAX) == Content(data, False, "")
+    assert decoded(head(Content_Encoding=coding), CODERS[coding](data), max_bytes=MAX) == Content(
+        data, False, ""
+    )
 
 
 @given(st.binary(max_size=5000), st.integers(1, 999))
 def test_chunks_of_any_size(data: bytes, size: int) -> None:
-    assert decoded(head(Transfer_Encoding="chunked"), chunked(data, size), max_bytes=MAX) == Content(data, False, "")
+    assert decoded(
+        head(Transfer_Encoding="chunked"), chunked(data, size), max_bytes=MAX
+    ) == Content(data, False, "")
 
 
 def test_stacked_codings_are_undone_last_first() -> None:
@@ -72,7 +79,9 @@ def test_a_bomb_is_cut_at_the_limit(coding: str) -> None:
 
 def test_content_of_just_the_limit_is_whole() -> None:
     for coding, code in CODERS.items():
-        assert decoded(head(Content_Encoding=coding), code(TEXT), max_bytes=len(TEXT)) == Content(TEXT, False, "")
+        assert decoded(head(Content_Encoding=coding), code(TEXT), max_bytes=len(TEXT)) == Content(
+            TEXT, False, ""
+        )
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "DEFLATE", "br"])
@@ -103,7 +112,9 @@ def test_a_wrong_checksum_costs_no_data() -> None:
 
 def test_gzip_members_follow_each_other_and_rubbish_after_them_is_left_alone() -> None:
     body = gzip.compress(b"one ") + gzip.compress(b"two") + b"\0\0rubbish"
-    assert decoded(head(Content_Encoding="gzip"), body, max_bytes=MAX) == Content(b"one two", False, "")
+    assert decoded(head(Content_Encoding="gzip"), body, max_bytes=MAX) == Content(
+        b"one two", False, ""
+    )
 
 
 def test_a_flood_of_empty_members_ends() -> None:
@@ -131,7 +142,8 @@ PAGES = {
 
 
 @pytest.mark.parametrize(
-    "named", ["gzip", "x-gzip", "deflate", "br", "gzip, br", "br, gzip", "deflate, br", "br, deflate"]
+    "named",
+    ["gzip", "x-gzip", "deflate", "br", "gzip, br", "br, gzip", "deflate, br", "br, deflate"],
 )
 @pytest.mark.parametrize("page", PAGES)
 def test_a_coding_that_was_not_applied_leaves_the_bytes_as_they_are(named: str, page: str) -> None:
@@ -143,26 +155,38 @@ def test_a_coding_that_was_not_applied_leaves_the_bytes_as_they_are(named: str, 
 @pytest.mark.parametrize(
     ("named", "applied"),
     [
-        *[("deflate", "gzip"), ("br", "gzip"), ("gzip", "deflate"), ("br", "deflate"), ("deflate", "DEFLATE")],
+        *[
+            ("deflate", "gzip"),
+            ("br", "gzip"),
+            ("gzip", "deflate"),
+            ("br", "deflate"),
+            ("deflate", "DEFLATE"),
+        ],
         *[("gzip", "DEFLATE"), ("br", "DEFLATE"), ("gzip", "br"), ("deflate", "br")],
     ],
 )
 @pytest.mark.parametrize("page", PAGES)
 def test_another_coding_than_the_one_named_is_undone(named: str, applied: str, page: str) -> None:
     body = CODERS[applied](PAGES[page])
-    assert decoded(head(Content_Encoding=named), body, max_bytes=MAX) == Content(PAGES[page], False, "")
+    assert decoded(head(Content_Encoding=named), body, max_bytes=MAX) == Content(
+        PAGES[page], False, ""
+    )
 
 
 @pytest.mark.parametrize("applied", ["gzip", "deflate", "DEFLATE", "br"])
 @pytest.mark.parametrize("other", ["gzip", "deflate", "br", "gzip, gzip"])
 @pytest.mark.parametrize("page", PAGES)
-def test_of_several_codings_those_are_undone_that_were_applied(applied: str, other: str, page: str) -> None:
+def test_of_several_codings_those_are_undone_that_were_applied(
+    applied: str, other: str, page: str
+) -> None:
     named = applied.lower()
     body = CODERS[applied](PAGES[page])
     for codings in (f"{named}, {other}", f"{other}, {named}"):
         content = decoded(head(Content_Encoding=codings), body, max_bytes=MAX)
         assert (content.data, content.broken) == (PAGES[page], False), codings
-    again = decoded(head(Content_Encoding=f"{named}\r\nContent-Encoding: {other}"), body, max_bytes=MAX)
+    again = decoded(
+        head(Content_Encoding=f"{named}\r\nContent-Encoding: {other}"), body, max_bytes=MAX
+    )
     assert again.data == PAGES[page]
 
 
@@ -190,7 +214,9 @@ def test_a_bomb_with_another_name_is_cut_at_the_limit(applied: str, named: str) 
     assert len(content.data) <= 1000
 
 
-@pytest.mark.parametrize("named", ["deflate", "br", "br, deflate", "deflate, br, deflate, br, deflate"])
+@pytest.mark.parametrize(
+    "named", ["deflate", "br", "br, deflate", "deflate, br, deflate, br, deflate"]
+)
 def test_what_was_not_compressed_costs_linear_time(named: str) -> None:
     def cost_s(count: int) -> float:
         body = random.Random(4).randbytes(count)
@@ -227,9 +253,19 @@ def test_too_many_codings_are_said() -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.binary(max_size=300), st.binary(max_size=300), st.sampled_from([*CODERS, "chunked", "gzip, chunked"]))
+@given(
+    st.binary(max_size=300),
+    st.binary(max_size=300),
+    st.sampled_from([*CODERS, "chunked", "gzip, chunked"]),
+)
 def test_never_raises(junk: bytes, body: bytes, coding: str) -> None:
-    for prefix in (b"", b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03", b"\x78\x9c", b"\x1b", b"3\r\n"):
+    for prefix in (
+        b"",
+        b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03",
+        b"\x78\x9c",
+        b"\x1b",
+        b"3\r\n",
+    ):
         content = decoded(head(Content_Encoding=coding) + junk, prefix + body, max_bytes=500)
         assert len(content.data) <= 500
         assert decoded(junk, body, max_bytes=10**6).data is not None

@@ -17,7 +17,9 @@ from tests.parse.links import columns
 CONFIG = replace(ParseConfig(), requisites="all")
 
 
-def urls(sheet: str | bytes, header_charset: str | None = None, config: ParseConfig = CONFIG) -> list[str]:
+def urls(
+    sheet: str | bytes, header_charset: str | None = None, config: ParseConfig = CONFIG
+) -> list[str]:
     data = sheet.encode() if isinstance(sheet, str) else sheet
     page = parse_css(data, url="http://a.test/s.css", header_charset=header_charset, config=config)
     assert page.links == b""
@@ -43,7 +45,10 @@ def urls(sheet: str | bytes, header_charset: str | None = None, config: ParseCon
         ("a{b:url(c\\", ["c\ufffd"]),
         ("a{b:url('c", ["c"]),
         ("a{b:url(\\0)url(\\d800)url(\\110000)}", ["\ufffd"] * 3),
-        ("@import 'a'; @import url(b) layer(url(no)) print; @IMPORT \"c\" supports(d:url(no));", ["a", "b", "c"]),
+        (
+            "@import 'a'; @import url(b) layer(url(no)) print; @IMPORT \"c\" supports(d:url(no));",
+            ["a", "b", "c"],
+        ),
         ("@import/**/'a'/**/;'b'", ["a"]),
         ("@namespace x url(no); @namespace 'no'; a{b:url(c)}", ["c"]),
         ("@font-face{src:local('no'),url(f)format('woff2')}", ["f"]),
@@ -77,7 +82,12 @@ def test_the_charset_is_of_the_mark_then_the_header_then_the_rule() -> None:
 
 def test_a_sheet_has_at_most_so_many_requisites() -> None:
     sheet = b"url(a)" * 10
-    page = parse_css(sheet, url="http://a.test/", header_charset=None, config=replace(CONFIG, requisites_per_page=3))
+    page = parse_css(
+        sheet,
+        url="http://a.test/",
+        header_charset=None,
+        config=replace(CONFIG, requisites_per_page=3),
+    )
     assert (columns(page.requisites).hrefs, page.requisites_cut) == (["a"] * 3, 7)
 
 
@@ -89,18 +99,24 @@ def test_what_is_open_where_a_sheet_was_cut_does_not_count() -> None:
         assert urls(data) == ["a", "b"]
     for ends, is_cut, expected in (("", True, []), ("", False, ["b"]), ("</style>", True, ["b"])):
         html = f"<style>url(b{ends}".encode()
-        page = parse_html(html, url="http://a.test/", header_charset=None, config=CONFIG, is_cut=is_cut)
+        page = parse_html(
+            html, url="http://a.test/", header_charset=None, config=CONFIG, is_cut=is_cut
+        )
         assert columns(page.requisites).hrefs == expected
 
 
-def test_sheets_drawn_by_seed_are_read_as_by_a_plain_reader_under_sanitizers(driver: Driver) -> None:
+def test_sheets_drawn_by_seed_are_read_as_by_a_plain_reader_under_sanitizers(
+    driver: Driver,
+) -> None:
     plain_css.check(driver, range(3000))
 
 
 def test_every_cut_of_a_sheet_is_read(driver: Driver) -> None:
     sheet = "@import 'a\\61';@font-face{src:url( \"é\" )}a{b:url(\\62 c)/**/-->image-set('d')1.5e+3x<!--}".encode()
     cuts = [sheet[:length] for length in range(len(sheet) + 1)]
-    assert all(answer.status == 0 for answer in driver.css(cuts, wanted_kinds(["style", "font", "image"])))
+    assert all(
+        answer.status == 0 for answer in driver.css(cuts, wanted_kinds(["style", "font", "image"]))
+    )
 
 
 PIECES = [

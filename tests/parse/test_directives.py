@@ -30,10 +30,19 @@ def of(metas: str = "", *values: str) -> Directives:
         ("index, follow, all", Directives()),
         ("noindexed", Directives()),
         ("unavailable_after: 2030-06-25T15:00:00Z", Directives(unavailable_after=JUNE)),
-        ("unavailable_after: 25 Jun 2030 15:00:00 GMT, noindex", Directives(noindex=True, unavailable_after=JUNE)),
+        (
+            "unavailable_after: 25 Jun 2030 15:00:00 GMT, noindex",
+            Directives(noindex=True, unavailable_after=JUNE),
+        ),
         ("unavailable_after: 25 Jun 2030 07:00:00 PST", Directives(unavailable_after=JUNE)),
-        ("unavailable_after: Tuesday, 25-Jun-30 15:00:00 UTC, nosnippet", Directives(False, False, True, JUNE)),
-        ("unavailable_after: 2031-01-01, unavailable_after: 2030-06-25 15:00", Directives(unavailable_after=JUNE)),
+        (
+            "unavailable_after: Tuesday, 25-Jun-30 15:00:00 UTC, nosnippet",
+            Directives(False, False, True, JUNE),
+        ),
+        (
+            "unavailable_after: 2031-01-01, unavailable_after: 2030-06-25 15:00",
+            Directives(unavailable_after=JUNE),
+        ),
         ("unavailable_after: soon", Directives()),
         ("unavailable_after: 9999-12-31T23:59:59-23:00", Directives()),
     ],
@@ -63,7 +72,9 @@ def test_metas_and_headers_count_together() -> None:
     assert of("nosnippet", "noarchive", "krake: noindex") == Directives(True, True, True)
 
 
-@pytest.mark.parametrize("piece", ["noindex,", "unavailable_after: 2030,", "day,", "a:", ",", ": ", "max-snippet:0 "])
+@pytest.mark.parametrize(
+    "piece", ["noindex,", "unavailable_after: 2030,", "day,", "a:", ",", ": ", "max-snippet:0 "]
+)
 def test_hostile_headers_take_linear_time(piece: str) -> None:
     def spent(count: int) -> float:
         text = piece * count
@@ -71,4 +82,6 @@ def test_hostile_headers_take_linear_time(piece: str) -> None:
         of(text, text)
         return time.process_time() - before
 
-    assert min(spent(40_000) for _ in range(3)) < 12 * max(0.001, min(spent(10_000) for _ in range(3)))
+    assert min(spent(40_000) for _ in range(3)) < 12 * max(
+        0.001, min(spent(10_000) for _ in range(3))
+    )

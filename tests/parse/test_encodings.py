@@ -96,23 +96,43 @@ def _all_of(name: str) -> list[bytes]:
         return [bytes([byte]) for byte in range(256)]
     sequences = [bytes((lead, trail)) for lead in range(256) for trail in range(256)]
     if name == "euc-jp":
-        sequences += [bytes((0x8F, lead, trail)) for lead in range(0x80, 256) for trail in range(0x80, 256)]
+        sequences += [
+            bytes((0x8F, lead, trail)) for lead in range(0x80, 256) for trail in range(0x80, 256)
+        ]
     if name == "iso-2022-jp":
-        return [bytes([0x1B, *b"$B", lead, trail, 0x1B, *b"(B"]) for lead in range(256) for trail in range(256)]
+        return [
+            bytes([0x1B, *b"$B", lead, trail, 0x1B, *b"(B"])
+            for lead in range(256)
+            for trail in range(256)
+        ]
     if name == "gb18030":
         leads, thirds = (*range(0x81, 0x85), 0x90, 0xE3), range(0x81, 0xFF)
         digits = range(0x30, 0x3A)
-        sequences += [bytes((a, b, c, d)) for a in leads for b in digits for c in thirds for d in digits]
+        sequences += [
+            bytes((a, b, c, d)) for a in leads for b in digits for c in thirds for d in digits
+        ]
     return sequences
 
 
-MULTI_BYTE = ("gbk", "gb18030", "big5", "euc-jp", "iso-2022-jp", "shift_jis", "euc-kr", "utf-16le", "utf-16be")
+MULTI_BYTE = (
+    "gbk",
+    "gb18030",
+    "big5",
+    "euc-jp",
+    "iso-2022-jp",
+    "shift_jis",
+    "euc-kr",
+    "utf-16le",
+    "utf-16be",
+)
 LINE_END = {"utf-16le": b"\n\0", "utf-16be": b"\0\n"}
 
 
 @pytest.mark.parametrize("name", sorted(set(CODECS) - {"utf-8", "replacement"}))
 def test_the_tables_are_those_of_the_standard(name: str) -> None:
-    text = decode(b"".join(sequence + LINE_END.get(name, b"\n") for sequence in _all_of(name)), name)
+    text = decode(
+        b"".join(sequence + LINE_END.get(name, b"\n") for sequence in _all_of(name)), name
+    )
     assert sha256(text).hexdigest()[:32] == DIGEST[name]
 
 
@@ -120,7 +140,8 @@ def test_the_tables_are_those_of_the_standard(name: str) -> None:
 def test_the_encoders_are_those_of_the_standard(name: str) -> None:
     characters = map(chr, (*range(0x20, 0xD800), *range(0xE000, 0x10000), *range(0x20000, 0x20800)))
     assert (
-        sha256(b"\n".join(encode(character, name) for character in characters)).hexdigest()[:32] == DIGEST[f"to:{name}"]
+        sha256(b"\n".join(encode(character, name) for character in characters)).hexdigest()[:32]
+        == DIGEST[f"to:{name}"]
     )
 
 
@@ -177,6 +198,11 @@ def test_what_is_sent(name: str, text: str, data: bytes) -> None:
 
 
 def test_all_labels() -> None:
-    assert encoding_of("hz-gb-2312") == encoding_of("ISO-2022-KR") == encoding_of("csiso2022kr") == "replacement"
+    assert (
+        encoding_of("hz-gb-2312")
+        == encoding_of("ISO-2022-KR")
+        == encoding_of("csiso2022kr")
+        == "replacement"
+    )
     assert encoding_of("visual") == "iso-8859-8"
     assert encoding_of("logical") == "iso-8859-8-i"

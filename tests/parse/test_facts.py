@@ -83,7 +83,9 @@ def test_a_language_tag_names_a_language_of_iso_639(tag: str, language: str | No
         ("<html lang=de><html lang=fr>", "de"),
     ],
 )
-def test_the_language_is_that_of_the_html_element_else_of_a_meta(html: str, language: str | None) -> None:
+def test_the_language_is_that_of_the_html_element_else_of_a_meta(
+    html: str, language: str | None
+) -> None:
     assert facts(html).language == language
 
 
@@ -148,7 +150,9 @@ def test_a_page_was_published_on_its_first_valid_date(html: str) -> None:
         "<meta name=date content='2019-03-05T00:00:00" + "0" * 60 + "'>",
         "<meta name=date content=9999-12-31>",
         "<meta name=date content='0001-01-01T00:00:00+14:00'>",
-        "<meta name=date content='2019-03-05\ud800'>".encode("utf-8", "surrogatepass").decode("utf-8", "replace"),
+        "<meta name=date content='2019-03-05\ud800'>".encode("utf-8", "surrogatepass").decode(
+            "utf-8", "replace"
+        ),
         '<script type="application/ld+json">{"@type": "Article", "datePublished": "\\ud800"}</script>',
         f"<template><time datetime={DATE}></template>",
         linked(FORGED),
@@ -191,7 +195,9 @@ def test_hostile_pages_take_linear_time(case: str) -> None:
         read_facts(html, user_agent="krake", now=NOW)
         return time.process_time() - before
 
-    assert min(spent(400_000) for _ in range(3)) < 12 * max(0.002, min(spent(100_000) for _ in range(3)))
+    assert min(spent(400_000) for _ in range(3)) < 12 * max(
+        0.002, min(spent(100_000) for _ in range(3))
+    )
 
 
 def test_facts_are_found_in_xhtml_and_nul_is_no_end() -> None:

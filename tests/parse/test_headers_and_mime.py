@@ -58,7 +58,9 @@ def test_octets_of_a_location_are_octets(octets: bytes, expected: str) -> None:
     )
 
 
-@pytest.mark.parametrize("octets", [b"http://b\xfccher.invalid/", b"http://a\xc3.invalid/", b"http://[\xc3\xa9]/"])
+@pytest.mark.parametrize(
+    "octets", [b"http://b\xfccher.invalid/", b"http://a\xc3.invalid/", b"http://[\xc3\xa9]/"]
+)
 def test_a_host_that_is_not_utf8_is_invalid(octets: bytes) -> None:
     location = parse_head(b"HTTP/1.1 302 Found\r\nLocation: " + octets + b"\r\n\r\n").location
     assert location is not None
@@ -67,7 +69,8 @@ def test_a_host_that_is_not_utf8_is_invalid(octets: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "status"), [(b"HTTP/2 200", 200), (b"http/1.0  301 x", 301), (b"HTTP/1.1 2000", 0), (b"", 0)]
+    ("line", "status"),
+    [(b"HTTP/2 200", 200), (b"http/1.0  301 x", 301), (b"HTTP/1.1 2000", 0), (b"", 0)],
 )
 def test_status_line(line: bytes, status: int) -> None:
     assert parse_head(line + b"\nA: b\n\n").status == status
@@ -121,13 +124,17 @@ def test_content_type(value: str, mime: str | None, charset: str | None) -> None
         (["a/b; x=" + "y" * 500, "a/b; charset=z"], ("a/b", "z")),
     ],
 )
-def test_content_types_of_several_fields_are_one_list(values: list[str], found: tuple[str | None, str | None]) -> None:
+def test_content_types_of_several_fields_are_one_list(
+    values: list[str], found: tuple[str | None, str | None]
+) -> None:
     """Fetch Standard, "extract a MIME type"."""
     head = "".join(f"Content-Type: {value}\r\n" for value in values)
     assert parse_head(b"HTTP/1.1 200\r\n" + head.encode()).content_type == found
 
 
-@pytest.mark.parametrize("piece", ["a/b,", ";", '"', '"\\', "a/b;charset=", ";=", "; charset=a,", " "])
+@pytest.mark.parametrize(
+    "piece", ["a/b,", ";", '"', '"\\', "a/b;charset=", ";=", "; charset=a,", " "]
+)
 def test_a_content_type_is_read_in_linear_time(piece: str) -> None:
     def cost_s(count: int) -> float:
         began = time.process_time()
@@ -149,7 +156,14 @@ def test_no_head_raises(data: bytes) -> None:
     assert head.content_type is not None
 
 
-WORDS = (b"ID3 tags are old", b"ID3", b"GIF89a is a format", b"wOFF wOF2", b"RIFF and WEBPVP", b"RIFFxxxxWEBPVP")
+WORDS = (
+    b"ID3 tags are old",
+    b"ID3",
+    b"GIF89a is a format",
+    b"wOFF wOF2",
+    b"RIFF and WEBPVP",
+    b"RIFFxxxxWEBPVP",
+)
 XHTML = b"<?xml version='1.0'?><html lang='en' xmlns='http://www.w3.org/1999/xhtml'><head/></html>"
 DOCTYPE = b'<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.0 Strict//EN" "http://www.w3.org/TR/xhtml1-strict.dtd">'
 
@@ -190,13 +204,24 @@ DOCTYPE = b'<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.0 Strict//EN" "http://www
         ("text/html", b"GIF89a\x01\x00\x01\x00", "image/gif"),
         ("text/plain", b"wOFF\x00\x01\x00\x00", "font/woff"),
         ("text/html", b"RIFF\x1a\x00\x00\x00WEBPVP8 ", "image/webp"),
-        *((mime, XHTML, "application/xhtml+xml") for mime in ("application/xml", "text/xml", "application/xhtml+xml")),
+        *(
+            (mime, XHTML, "application/xhtml+xml")
+            for mime in ("application/xml", "text/xml", "application/xhtml+xml")
+        ),
         ("text/xml", b"<!-- " + b"x" * 5000 + b" -->" + XHTML[21:], "application/xhtml+xml"),
-        ("text/xml", "\ufeff".encode("utf-16-le") + XHTML.decode().encode("utf-16-le"), "application/xhtml+xml"),
+        (
+            "text/xml",
+            "\ufeff".encode("utf-16-le") + XHTML.decode().encode("utf-16-le"),
+            "application/xhtml+xml",
+        ),
         ("text/xml", XHTML.decode().encode("utf-16-be"), "application/xhtml+xml"),
         ("text/xml", DOCTYPE + XHTML[21:], "application/xhtml+xml"),
         ("text/xml", b"<html><a href=x></html>", "text/xml"),
-        ("application/xml", b"<r><html xmlns='http://www.w3.org/1999/xhtml'/></r>", "application/xml"),
+        (
+            "application/xml",
+            b"<r><html xmlns='http://www.w3.org/1999/xhtml'/></r>",
+            "application/xml",
+        ),
         ("text/html", b"<?xml version='1.0'?><rss version='2.0'>", "application/rss+xml"),
         ("text/html", b"\xef\xbb\xbf\n<!-- x -->\n<rss>", "application/rss+xml"),
         ("text/html", b"<rdf:RDF xmlns='x'>", "application/rss+xml"),
@@ -205,10 +230,18 @@ DOCTYPE = b'<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.0 Strict//EN" "http://www
         ("text/html", "<?xml version='1.0'?><sitemapindex>".encode("utf-16"), "application/xml"),
         ("text/html", b"http://a.test/1\nhttp://a.test/2", "text/plain"),
         *[
-            ("text/html", b"http://a.test/" + b"x" * (1430 - cut) + b"\nhttps://a.test", "text/plain")
+            (
+                "text/html",
+                b"http://a.test/" + b"x" * (1430 - cut) + b"\nhttps://a.test",
+                "text/plain",
+            )
             for cut in range(9)
         ],
-        ("application/xhtml+xml", b"<?xml version='1.0'?><rss version='2.0'>", "application/rss+xml"),
+        (
+            "application/xhtml+xml",
+            b"<?xml version='1.0'?><rss version='2.0'>",
+            "application/rss+xml",
+        ),
         ("application/xhtml+xml", XHTML, "application/xhtml+xml"),
         ("text/html", b"http://a.test/1 is <a href=x>", "text/html"),
         ("text/html", b"<!-- x --><html><rss>", "text/html"),

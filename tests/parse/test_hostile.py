@@ -24,12 +24,16 @@ def test_pages_drawn_by_seed_keep_every_rule_under_sanitizers(driver: Driver) ->
         try:
             hostile.check(html, *both)
         except AssertionError as error:
-            raise AssertionError(f"python -m tests.parse.hostile --first {seed} --seeds 1: {error}") from error
+            raise AssertionError(
+                f"python -m tests.parse.hostile --first {seed} --seeds 1: {error}"
+            ) from error
 
 
 def test_requisites_of_pages_drawn_by_seed_keep_every_rule_under_sanitizers(driver: Driver) -> None:
     pages = [hostile.page(seed, 4096) for seed in SEEDS]
-    answers = zip(driver.links(pages, how=ALL_KINDS), driver.links(pages, how=ALL_KINDS | FACTS), strict=True)
+    answers = zip(
+        driver.links(pages, how=ALL_KINDS), driver.links(pages, how=ALL_KINDS | FACTS), strict=True
+    )
     for html, both in zip(pages, answers, strict=True):
         hostile.check(html, *both)
 
@@ -41,14 +45,19 @@ def test_a_seed_gives_one_page() -> None:
 @pytest.mark.parametrize("name", ISSUE)
 def test_the_work_is_a_small_multiple_of_the_bytes(name: str) -> None:
     html = ISSUE[name]
-    assert scan(html, b"", 50_000, 200, FACTS).steps <= hostile.MOST_STEPS_A_BYTE * len(html) + hostile.ALLOWANCE
+    assert (
+        scan(html, b"", 50_000, 200, FACTS).steps
+        <= hostile.MOST_STEPS_A_BYTE * len(html) + hostile.ALLOWANCE
+    )
 
 
 @pytest.mark.parametrize("name", ISSUE)
 def test_pages_that_held_a_crawl_up_are_read_in_no_time(name: str) -> None:
     """4 MB took lexbor 23 s. Seen here: 15 ms a MB at most; the limit allows for a machine that is 30 times as slow."""
     start = time.process_time()
-    parse_html(ISSUE[name], url="http://a.b/c", header_charset=None, config=ParseConfig(), facts_at=2e9)
+    parse_html(
+        ISSUE[name], url="http://a.b/c", header_charset=None, config=ParseConfig(), facts_at=2e9
+    )
     assert time.process_time() - start < 0.5 * max(1, len(ISSUE[name]) / (1 << 20))
 
 

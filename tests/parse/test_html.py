@@ -18,7 +18,9 @@ URL = "http://a.b/dir/page.html"
 
 def page_of(html: str | bytes, **options: object) -> ParsedPage:
     data = html.encode() if isinstance(html, str) else html
-    config = ParseConfig(**{key: options.pop(key) for key in list(options) if hasattr(ParseConfig, key)})  # type: ignore[arg-type]
+    config = ParseConfig(
+        **{key: options.pop(key) for key in list(options) if hasattr(ParseConfig, key)}
+    )  # type: ignore[arg-type]
     return parse_html(data, url=URL, config=config, **{"header_charset": None, **options})  # type: ignore[arg-type]
 
 
@@ -76,14 +78,19 @@ def test_what_is_no_link(html: str) -> None:
 
 @pytest.mark.parametrize("rel", sorted(FOLLOWED_RELS))
 def test_followed_rels(rel: str) -> None:
-    assert [link.followable for link in links_of(f"<link rel='x {rel.upper()}' href=y><link rel=x{rel} href=y>")] == [
+    assert [
+        link.followable
+        for link in links_of(f"<link rel='x {rel.upper()}' href=y><link rel=x{rel} href=y>")
+    ] == [
         True,
         False,
     ]
 
 
 def test_followed_rels_are_those_of_the_issue() -> None:
-    expected = "next prev index contents start alternate canonical author copyright help search license"
+    expected = (
+        "next prev index contents start alternate canonical author copyright help search license"
+    )
     assert set(expected.split()) == FOLLOWED_RELS
 
 
@@ -110,7 +117,9 @@ def test_links_stand_in_document_order_one_for_each_occurrence() -> None:
 
 
 def test_anchor_text_is_collapsed_and_cut() -> None:
-    html = "<a href=x> one\n <b>two</b>\t&amp; three </a><img src=y alt=' a  b '><area href=z alt=c>"
+    html = (
+        "<a href=x> one\n <b>two</b>\t&amp; three </a><img src=y alt=' a  b '><area href=z alt=c>"
+    )
     assert [link.anchor for link in links_of(html)] == ["one two & three", "a b", "c"]
     assert [link.anchor for link in links_of(html, max_anchor_chars=3)] == ["one", "a b", "c"]
     assert [link.anchor for link in links_of(html, max_anchor_chars=0)] == ["", "", ""]
@@ -181,13 +190,17 @@ def test_the_first_attribute_counts_among_thousands() -> None:
 
 
 def test_a_page_comes_whole_through_json() -> None:
-    page = page_of("<title>é</title><base href=/d/><a href='x?😀' rel=nofollow>t</a><img src=i>\xff\0")
+    page = page_of(
+        "<title>é</title><base href=/d/><a href='x?😀' rel=nofollow>t</a><img src=i>\xff\0"
+    )
     assert ParsedPage.from_json(page.to_json()) == page
     assert ParsedPage.from_json(page_of("").to_json().encode()) == page_of("")
 
 
 def test_rel_and_nofollow() -> None:
-    html = "<a href=1 rel='External  NoFollow'>a</a><a href=2 rel=nofollowx>b</a><a href=3 rel>c</a>"
+    html = (
+        "<a href=1 rel='External  NoFollow'>a</a><a href=2 rel=nofollowx>b</a><a href=3 rel>c</a>"
+    )
     assert [(link.rel, link.nofollow) for link in links_of(html)] == [
         ("external nofollow", True),
         ("nofollowx", False),
@@ -231,7 +244,11 @@ def test_descriptions() -> None:
     [
         ("<meta name=ROBOTS content='noindex, NOFOLLOW'>", "noindex, NOFOLLOW", True),
         ("<meta name=robots content=none>", "none", True),
-        ("<meta name=robots content=noindex><meta name=Krake content=nofollow>", "noindex, nofollow", True),
+        (
+            "<meta name=robots content=noindex><meta name=Krake content=nofollow>",
+            "noindex, nofollow",
+            True,
+        ),
         ("<meta name=otherbot content=nofollow>", None, False),
         ("<meta name=robots content='index, follow'>", "index, follow", False),
     ],
@@ -259,7 +276,9 @@ HOSTILE = {
     "nested li": b"<ul><li>" * 50_000 + b"<a href=x>t</a>",
     "closed by others": b"<div></p>" * 60_000 + b"<a href=x>t</a>",
     "fonts": b"".join(b"<font a%d>" % number for number in range(20_000)) + b"<a href=x>t</a>",
-    "attributes": b"<b " + b"".join(b"a%d=1 " % number for number in range(50_000)) + b"><a href=x>t</a>",
+    "attributes": b"<b "
+    + b"".join(b"a%d=1 " % number for number in range(50_000))
+    + b"><a href=x>t</a>",
     "attributes without spaces": b"<b "
     + b"".join(b"a%d=''" % number for number in range(50_000))
     + b"><a href=x>t</a>",
@@ -284,11 +303,16 @@ PIECES = (
 ).split(b"|")
 
 
-fragments = st.lists(st.one_of(st.binary(max_size=8), st.sampled_from(PIECES)), max_size=25).map(b"".join)
+fragments = st.lists(st.one_of(st.binary(max_size=8), st.sampled_from(PIECES)), max_size=25).map(
+    b"".join
+)
 
 
 @settings(max_examples=700, deadline=None)
-@given(fragments, st.sampled_from([None, "utf-8", "utf-16", "shift_jis", "gb18030", "iso-2022-jp", "x"]))
+@given(
+    fragments,
+    st.sampled_from([None, "utf-8", "utf-16", "shift_jis", "gb18030", "iso-2022-jp", "x"]),
+)
 def test_bytes_in_page_out(data: bytes, header_charset: str | None) -> None:
     page = page_of(data, header_charset=header_charset)
     assert page.base.startswith("http")
@@ -299,7 +323,8 @@ def test_bytes_in_page_out(data: bytes, header_charset: str | None) -> None:
 def test_a_page_that_was_read_leaves_nothing_to_the_garbage_collector() -> None:
     """A cycle would keep the links of thousands of pages until the collector comes."""
     html = (
-        "<title>t</title><base href=/d/><meta name=robots content=all><link rel=next href=n><a href=x>t</a><img src=i>"
+        "<title>t</title><base href=/d/><meta name=robots "
+        "content=all><link rel=next href=n><a href=x>t</a><img src=i>"
     )
     gc.collect()
     gc.set_debug(gc.DEBUG_SAVEALL)
@@ -327,7 +352,12 @@ def test_a_page_that_was_read_leaves_nothing_to_the_garbage_collector() -> None:
 )
 def test_what_broke_off_is_not_there(html: str, hrefs: list[str], title: str | None) -> None:
     page = page_of(html, is_cut=True)
-    assert (columns(page.links).hrefs, columns(page.links).anchors, page.title, page.base) == (hrefs, ["x"], title, URL)
+    assert (columns(page.links).hrefs, columns(page.links).anchors, page.title, page.base) == (
+        hrefs,
+        ["x"],
+        title,
+        URL,
+    )
 
 
 def test_the_text_of_a_link_that_broke_off_is_not_kept() -> None:

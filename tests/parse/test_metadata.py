@@ -31,7 +31,10 @@ def values(metadata: Metadata) -> dict[str, tuple[object, str]]:
     """Return the fields that have a value, in the form of `MetadataPage.expected`."""
     found = {name: value for name, value in metadata._asdict().items() if value is not None}
     return {
-        name: ((value.url, value.width, value.height) if isinstance(value, Image) else value.text, value.source)
+        name: (
+            (value.url, value.width, value.height) if isinstance(value, Image) else value.text,
+            value.source,
+        )
         for name, value in found.items()
     }
 
@@ -67,22 +70,32 @@ def test_the_docs_have_the_order_of_the_code() -> None:
 
 @pytest.mark.parametrize("page", PAGES[:40:5], ids=[page.name for page in PAGES[:40:5]])
 def test_metadata_goes_to_another_process_and_back(page: MetadataPage) -> None:
-    read = parse_html(page.data, url=page.url, header_charset=page.charset, config=ParseConfig(), facts_at=NOW)
+    read = parse_html(
+        page.data, url=page.url, header_charset=page.charset, config=ParseConfig(), facts_at=NOW
+    )
     assert ParsedPage.from_json(read.to_json()) == read
 
 
 def test_nothing_is_chosen_where_no_one_asks() -> None:
-    page = parse_html(b"<meta property=og:title content=x>", url=URL, header_charset=None, config=ParseConfig())
+    page = parse_html(
+        b"<meta property=og:title content=x>", url=URL, header_charset=None, config=ParseConfig()
+    )
     assert page.metadata is None
     assert ParsedPage.from_json(page.to_json()) == page
 
 
 @pytest.mark.parametrize(
     "html",
-    ["<title>half", "<meta property=og:title content='half", "<meta name=author content=x><title>half"],
+    [
+        "<title>half",
+        "<meta property=og:title content='half",
+        "<meta name=author content=x><title>half",
+    ],
 )
 def test_what_is_open_where_a_page_is_cut_does_not_count(html: str) -> None:
-    page = parse_html(html.encode(), url=URL, header_charset=None, config=ParseConfig(), is_cut=True, facts_at=NOW)
+    page = parse_html(
+        html.encode(), url=URL, header_charset=None, config=ParseConfig(), is_cut=True, facts_at=NOW
+    )
     assert page.metadata is not None
     assert page.metadata.title is None
 
@@ -102,9 +115,21 @@ ICON = "<link rel=icon href=/i>"
         (json_ld("{}") * 31 + json_ld('{"@type":"Article","headline":"T"}'), "title", True),
         (json_ld("{}") * 32 + json_ld('{"@type":"Article","headline":"T"}'), "title", False),
         (json_ld(" " * 262_000) + json_ld('{"@type":"Article","headline":"T"}'), "title", True),
-        (json_ld('"' + "x" * 262_140 + '"') + json_ld('{"@type":"Article","headline":"T"}'), "title", False),
-        (json_ld('{"@graph":[' * 31 + '{"@type":"Article","headline":"T"}' + "]}" * 31), "title", True),
-        (json_ld('{"@graph":[' * 32 + '{"@type":"Article","headline":"T"}' + "]}" * 32), "title", False),
+        (
+            json_ld('"' + "x" * 262_140 + '"') + json_ld('{"@type":"Article","headline":"T"}'),
+            "title",
+            False,
+        ),
+        (
+            json_ld('{"@graph":[' * 31 + '{"@type":"Article","headline":"T"}' + "]}" * 31),
+            "title",
+            True,
+        ),
+        (
+            json_ld('{"@graph":[' * 32 + '{"@type":"Article","headline":"T"}' + "]}" * 32),
+            "title",
+            False,
+        ),
         (json_ld('{"@type":"Article","headline":"T","a":[' + "0," * 200 + "0]}"), "title", True),
         (json_ld('{"@type":"Article","headline":"T","a":[' + "0," * 400 + "0]}"), "title", False),
         (json_ld('/* "[" */ {"@type":"Article","headline":"T"}'), "title", False),
@@ -122,13 +147,34 @@ def test_limits(html: str, field: str, found: bool) -> None:
 @pytest.mark.parametrize(
     ("html", "expected"),
     [
-        ("<meta property=og:image:width content=1><meta property=og:image content=/a>", (None, None)),
-        ("<meta property=og:image content=/a><meta property=og:image:width content=1200.5>", (None, None)),
-        ("<meta property=og:image content=/a><meta property=og:image:width content=' 12px '>", (12, None)),
-        ("<meta property=og:image content=/a><meta property=og:image:height content=\u0661\u0662>", (None, None)),
-        ("<meta property=og:image content=/a><meta property=og:image:width content=99999999999>", (None, None)),
-        (json_ld('{"@type":"Article","image":{"url":"/a","width":true,"height":-3}}'), (None, None)),
-        (json_ld('{"@type":"Article","image":{"url":"/a","width":[1],"height":{"value":"7"}}}'), (None, 7)),
+        (
+            "<meta property=og:image:width content=1><meta property=og:image content=/a>",
+            (None, None),
+        ),
+        (
+            "<meta property=og:image content=/a><meta property=og:image:width content=1200.5>",
+            (None, None),
+        ),
+        (
+            "<meta property=og:image content=/a><meta property=og:image:width content=' 12px '>",
+            (12, None),
+        ),
+        (
+            "<meta property=og:image content=/a><meta property=og:image:height content=\u0661\u0662>",
+            (None, None),
+        ),
+        (
+            "<meta property=og:image content=/a><meta property=og:image:width content=99999999999>",
+            (None, None),
+        ),
+        (
+            json_ld('{"@type":"Article","image":{"url":"/a","width":true,"height":-3}}'),
+            (None, None),
+        ),
+        (
+            json_ld('{"@type":"Article","image":{"url":"/a","width":[1],"height":{"value":"7"}}}'),
+            (None, 7),
+        ),
     ],
 )
 def test_sizes_of_an_image(html: str, expected: tuple[int | None, int | None]) -> None:
@@ -191,13 +237,28 @@ def test_dates_are_written_by_iso_8601(text: str, iso: str | None) -> None:
 
 
 def test_authors_of_one_thing_are_joined_without_addresses_and_repetitions() -> None:
-    people = ["Ann", {"name": "Bob"}, {"name": "Ann"}, "https://social.example/x", {"name": ["Cy"]}, 7]
+    people = [
+        "Ann",
+        {"name": "Bob"},
+        {"name": "Ann"},
+        "https://social.example/x",
+        {"name": ["Cy"]},
+        7,
+    ]
     things = [{"@type": "Article", "author": people}, {"@type": "Article", "author": "Dee"}]
     assert read(json_ld(json.dumps(things))).author == Value("Ann, Bob", "json-ld author")
 
 
 def test_things_that_name_each_other_in_a_circle_end() -> None:
-    things = [{"@type": "Article", "@id": "#a", "author": {"@id": "#a"}, "image": {"@id": "#a"}, "name": {"@id": "#a"}}]
+    things = [
+        {
+            "@type": "Article",
+            "@id": "#a",
+            "author": {"@id": "#a"},
+            "image": {"@id": "#a"},
+            "name": {"@id": "#a"},
+        }
+    ]
     assert read(json_ld(json.dumps(things))) == Metadata(type=Value("Article", "json-ld @type"))
 
 
@@ -212,6 +273,9 @@ def spent(html: bytes, at: float | None) -> float:
 def test_hostile_metadata_costs_no_more_than_links_do(shape: hostile.Shape, seed: int) -> None:
     """At most 20 ms a MB, on a machine that reads a MB of plain links in 3.3 ms. Seen: 10 ms."""
     size = 1 << 18
-    html, links = shape(hostile.Random(seed), size)[: 2 * size], b"<a href=/page/of/links>text</a> " * (size // 32)
+    html, links = (
+        shape(hostile.Random(seed), size)[: 2 * size],
+        b"<a href=/page/of/links>text</a> " * (size // 32),
+    )
     cost = min(spent(html, NOW) for _ in range(3)) / len(html)
     assert cost < 6 * min(spent(links, None) for _ in range(3)) / len(links)

@@ -39,7 +39,9 @@ def test_a_library_that_is_missing_damaged_or_foreign_names_make_setup(tmp_path:
             scan.load_native(path)
 
 
-def test_without_the_library_krake_says_what_to_do_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_library_krake_says_what_to_do_when_it_is_needed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(scan, "_failure", "Run `make setup`")
     with pytest.raises(SetupError, match="make setup"):
         scan.scan(b"", b"", 1, 1)
@@ -60,10 +62,22 @@ def test_memory_that_ran_out_is_an_error_of_python(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("seed", range(20))
 def test_a_meta_that_may_name_a_charset_is_found(seed: int) -> None:
     rng, reach = Random(seed), 4096
-    words = [b"<meta ", b"<MeTa", b"<", b"<met", b"charset", b"CharSet", b"charse", b" " * 2000, b"x" * reach]
+    words = [
+        b"<meta ",
+        b"<MeTa",
+        b"<",
+        b"<met",
+        b"charset",
+        b"CharSet",
+        b"charse",
+        b" " * 2000,
+        b"x" * reach,
+    ]
     for _ in range(100):
         page, start = b"".join(rng.choices(words, k=rng.randrange(8))), rng.randrange(20)
-        metas = [found.end() for found in re.finditer(rb"(?i)<(?=meta)", page) if found.start() >= start]
+        metas = [
+            found.end() for found in re.finditer(rb"(?i)<(?=meta)", page) if found.start() >= start
+        ]
         places = [found.start() for found in re.finditer(rb"(?i)charset", page)]
         expected = any(0 <= place - meta < reach for meta in metas for place in places)
         assert scan.may_name_charset(page, start) is expected
@@ -77,7 +91,9 @@ def test_looking_for_a_charset_reads_no_byte_twice() -> None:
 
     size = 1 << 20
     hostile = min(cost(b"<meta" * (size // 5)) for _ in range(5))
-    assert hostile < 20 * min(cost(b"<meta" + b" " * 4091 + b"<p> " * (size // 4 - 1024)) for _ in range(5))
+    assert hostile < 20 * min(
+        cost(b"<meta" + b" " * 4091 + b"<p> " * (size // 4 - 1024)) for _ in range(5)
+    )
 
 
 def test_a_library_of_other_sources_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,14 +121,18 @@ def test_any_change_of_a_source_makes_a_library_one_of_other_sources(
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     script = [sys.executable, str(Path(compiling.__file__)), *arguments]
-    return subprocess.run(script, capture_output=True, text=True, env={"PATH": "/nowhere", **environment})
+    return subprocess.run(
+        script, capture_output=True, text=True, env={"PATH": "/nowhere", **environment}
+    )
 
 
 def test_without_any_compiler_one_line_says_what_to_do(tmp_path: Path) -> None:
     """No compiler, and none that can be downloaded: what was compiled before is not touched."""
     before = compiling.LIBRARY.stat().st_mtime_ns
     requirements = tmp_path / "nothing.lock"
-    requirements.write_text("krake-has-no-such-compiler==1 --hash=sha256:" + "0" * 64 + "\n--no-index\n")
+    requirements.write_text(
+        "krake-has-no-such-compiler==1 --hash=sha256:" + "0" * 64 + "\n--no-index\n"
+    )
     done = run(str(requirements), CC="/nowhere/cc")
     assert done.returncode == 1
     assert "No compiler `/nowhere/cc` here: one is downloaded" in done.stderr
@@ -123,7 +143,15 @@ def test_without_any_compiler_one_line_says_what_to_do(tmp_path: Path) -> None:
 def test_make_compiles_again_when_a_source_is_newer() -> None:
     source = Path(compiling.__file__).with_name("links.c")
     command = ["make", "--question", f"--what-if={source.relative_to(ROOT)}", "setup"]
-    env = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}  # of `make test`
+    env = {
+        name: value for name, value in os.environ.items() if not name.startswith("MAKE")
+    }  # of `make test`
     assert subprocess.run(command, cwd=ROOT, env=env, capture_output=True).returncode == 1
-    dry = subprocess.run(["make", "--dry-run", command[2], "setup"], cwd=ROOT, env=env, capture_output=True, text=True)
+    dry = subprocess.run(
+        ["make", "--dry-run", command[2], "setup"],
+        cwd=ROOT,
+        env=env,
+        capture_output=True,
+        text=True,
+    )
     assert "compile.py requirements.compiler.lock" in dry.stdout

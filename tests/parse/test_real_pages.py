@@ -18,7 +18,9 @@ DOCS = Path("/usr/share/doc/python3.11-doc/html")
 class Independent(HTMLParser):
     """Collects (element, reference) of what is a link by the issue's list."""
 
-    SOURCES = dict.fromkeys(("img", "script", "iframe", "frame", "source", "video", "audio", "track", "embed"), "src")
+    SOURCES = dict.fromkeys(
+        ("img", "script", "iframe", "frame", "source", "video", "audio", "track", "embed"), "src"
+    )
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -55,7 +57,12 @@ def test_links_equal_those_of_an_independent_reader() -> None:
         data = path.read_bytes()
         reader = Independent()
         reader.feed(data.decode())
-        page = parse_html(data, url="http://a.b/x", header_charset=None, config=ParseConfig(max_anchor_chars=10**6))
+        page = parse_html(
+            data,
+            url="http://a.b/x",
+            header_charset=None,
+            config=ParseConfig(max_anchor_chars=10**6),
+        )
         links = [(link.element, link.href) for link in each_link(page) if link.element != "meta"]
         assert links == reader.links, path
         anchors = [link.anchor for link in each_link(page) if link.element == "a"]

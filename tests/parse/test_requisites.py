@@ -17,12 +17,24 @@ from tests.parse.links import read_links
 CONFIG = replace(ParseConfig(), requisites="all", requisite_kinds=REQUISITE_KINDS)
 ALL = {
     "<img src=a alt=t>": ["img a"],
-    "<img src=a srcset='b 1x, c 100w,d , e,f 1x(,) ,,g'>": ["img a", "img b", "img c", "img d", "img e,f", "img g"],
+    "<img src=a srcset='b 1x, c 100w,d , e,f 1x(,) ,,g'>": [
+        "img a",
+        "img b",
+        "img c",
+        "img d",
+        "img e,f",
+        "img g",
+    ],
     "<img src='' srcset='data:image/png,x 1x, #, b'>": ["img b"],
     "<picture><source srcset='a 1x, b 2x' media='(min-width: 1px)'><source srcset=c><img src=d></picture>": [
         *("source a", "source b", "source c", "img d")
     ],
-    "<video src=a poster=b><source src=c><track src=d></video>": ["video a", "video b", "source c", "track d"],
+    "<video src=a poster=b><source src=c><track src=d></video>": [
+        "video a",
+        "video b",
+        "source c",
+        "track d",
+    ],
     "<audio src=a><source src=b></audio>": ["audio a", "source b"],
     "<link rel='StyleSheet' href=a><link rel='shortcut icon' href=b><link rel=apple-touch-icon href=c>": [
         *("link a", "link b", "link c")
@@ -35,7 +47,11 @@ ALL = {
     "<object data=a></object><embed src=b>": ["object a", "embed b"],
     "<input type=image src=a><input type=text src=b>": ["input a"],
     "<iframe src=a></iframe><frame src=b>": ["iframe a", "frame b"],
-    "<style>@import 'a'; @font-face{src:url(b)} c{d:url(&amp;)}</style>": ["import a", "style b", "style &amp;"],
+    "<style>@import 'a'; @font-face{src:url(b)} c{d:url(&amp;)}</style>": [
+        "import a",
+        "style b",
+        "style &amp;",
+    ],
     "<p style='a:url(&quot;b&amp;c&quot;)'><x-y style=a:url(d)>": ["style b&c", "style d"],
     "<svg><image href=a /><image xlink:href=b></image><use href='c#d'/><use href='#e'/></svg>": [
         *("image a", "image b", "use c#d")
@@ -43,13 +59,20 @@ ALL = {
     "<svg><style>a{b:url(c)}<![CDATA[d{e:url(f)}]]></style><style/></svg><p style='g:url(h)'>": [
         *("style c", "style f", "style h")
     ],
-    "<svg><style>a{b:url(c)}<g style='d:url(e)'></g>f{g:url(h)}</style>": ["style e", "style c", "style h"],
+    "<svg><style>a{b:url(c)}<g style='d:url(e)'></g>f{g:url(h)}</style>": [
+        "style e",
+        "style c",
+        "style h",
+    ],
     "<style>a{b:url(c)}": ["style c"],
     "<template><img src=a><style>b{c:url(d)}</style><p style='e:url(f)'></template>": [],
     "<img src='#a'><img src=' DATA:x'><img src=blob:x><iframe src='#'></iframe>": [],
     "<link rel=next href=a><link rel='alternate stylesheet' href=b><a href=c>": [],
     "<noscript><img src=a></noscript>": ["img a"],
-    "<body background=a><td background=b><tr><th background=''><p background=c>": ["style a", "style b"],
+    "<body background=a><td background=b><tr><th background=''><p background=c>": [
+        "style a",
+        "style b",
+    ],
     "<svg><script href=a></script><script xlink:href=b /><feImage href=c /></svg><script href=d></script>": [
         *("script a", "script b", "image c")
     ],
@@ -122,7 +145,8 @@ def test_the_limit_of_a_page_counts_what_its_documents_need() -> None:
 
 
 @pytest.mark.parametrize(
-    "html", ["<iframe srcdoc=x>", "<iframe srcdoc='<p>'>", "<body background=x>", "<svg><use href=x>"]
+    "html",
+    ["<iframe srcdoc=x>", "<iframe srcdoc='<p>'>", "<body background=x>", "<svg><use href=x>"],
 )
 def test_many_documents_and_references_cost_no_more_than_their_bytes(html: str) -> None:
     """The work counted in bytes; the time of a page against that of twice the page is not measured."""

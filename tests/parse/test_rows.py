@@ -13,7 +13,9 @@ def test_mutated_links_are_read_alike_under_sanitizers(driver: Driver, first: in
     try:
         fuzzed_rows.check(driver, range(first, first + 500))
     except AssertionError as error:
-        raise AssertionError(f"python -m tests.parse.fuzzed_rows --first {first} --seeds 500: {error}") from error
+        raise AssertionError(
+            f"python -m tests.parse.fuzzed_rows --first {first} --seeds 500: {error}"
+        ) from error
 
 
 def test_every_cut_of_links_is_read(driver: Driver) -> None:

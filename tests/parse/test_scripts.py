@@ -17,9 +17,19 @@ from tests.parse.links import columns
 SCRIPTS = {
     "chinese": ("中文网站首页", "新闻 与 时事", "搜索", "utf-8 gbk gb18030 utf-16le"),
     "chinese, traditional": ("中文網站首頁", "新聞 與 時事", "搜尋", "utf-8 big5 utf-16be"),
-    "japanese": ("日本語のページ", "ニュース と 表示", "検索能", "utf-8 shift_jis euc-jp iso-2022-jp"),
+    "japanese": (
+        "日本語のページ",
+        "ニュース と 表示",
+        "検索能",
+        "utf-8 shift_jis euc-jp iso-2022-jp",
+    ),
     "korean": ("한국어 홈페이지", "뉴스 보기", "검색", "utf-8 euc-kr"),
-    "russian": ("Русская страница", "Новости и события", "поиск", "utf-8 koi8-r windows-1251 ibm866 iso-8859-5"),
+    "russian": (
+        "Русская страница",
+        "Новости и события",
+        "поиск",
+        "utf-8 koi8-r windows-1251 ibm866 iso-8859-5",
+    ),
     "greek": ("Ελληνική σελίδα", "Νέα και γεγονότα", "αναζήτηση", "utf-8 windows-1253 iso-8859-7"),
     "hebrew": ("דף בעברית", "חדשות היום", "חיפוש", "utf-8 windows-1255 iso-8859-8"),
     "arabic": ("صفحة عربية", "أخبار اليوم", "بحث", "utf-8 windows-1256 iso-8859-6"),
@@ -47,11 +57,18 @@ def test_pages_are_read_in_the_encoding_that_their_header_names(script: str, enc
     page = read(script, encoding, "", encoding.upper())
     assert (page.charset, page.title, page.description) == (encoding, title, text)
     query = word if encoding.startswith("utf-") else quote(word.encode(CODECS[encoding]), safe="")
-    assert columns(page.links).hrefs == [f"/{word}.html", f"/{word}?q={query}&n=1#{word}", f"?{query}", f"{word}.png"]
+    assert columns(page.links).hrefs == [
+        f"/{word}.html",
+        f"/{word}?q={query}&n=1#{word}",
+        f"?{query}",
+        f"{word}.png",
+    ]
     assert columns(page.links).anchors == ["", text, f"{text} {title}", text]
 
 
-@pytest.mark.parametrize(("script", "encoding"), [case for case in CASES if not case[1].startswith("utf-16")])
+@pytest.mark.parametrize(
+    ("script", "encoding"), [case for case in CASES if not case[1].startswith("utf-16")]
+)
 def test_and_in_that_which_their_meta_names(script: str, encoding: str) -> None:
     of_header = read(script, encoding, "", encoding)
     assert read(script, encoding, f"<meta charset={encoding}>", None) == of_header

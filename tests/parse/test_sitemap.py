@@ -20,7 +20,9 @@ NS = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
 def read(data: bytes | str, charset: str | None = None, **options: int) -> ParsedPage | None:
     """The page, None if the content does not begin as a sitemap."""
     given = data.encode() if isinstance(data, str) else data
-    page = parse_sitemap(given, url=URL, header_charset=charset, config=ParseConfig(**options), max_bytes=1 << 20)
+    page = parse_sitemap(
+        given, url=URL, header_charset=charset, config=ParseConfig(**options), max_bytes=1 << 20
+    )
     return page if may_be_sitemap(given) else None
 
 
@@ -39,14 +41,24 @@ URLSET = f"""<?xml version="1.0" encoding="UTF-8"?>
   <!-- <url><loc>http://a.test/hidden</loc></url> -->
   <url><loc/><loc></loc><loc>http://a.test/&#252;</loc></url>
 </urlset>"""
-PAGES = [("loc", "http://a.test/1?x=1&y=2"), ("loc", "http://a.test/2?x=1&y=2"), ("loc", "http://a.test/ü")]
+PAGES = [
+    ("loc", "http://a.test/1?x=1&y=2"),
+    ("loc", "http://a.test/2?x=1&y=2"),
+    ("loc", "http://a.test/ü"),
+]
 
 
 def test_a_sitemap() -> None:
     assert found(URLSET) == PAGES
     page = read(URLSET)
     assert page is not None
-    assert (page.base, page.charset, page.title, page.nofollow, set(columns(page.links).followable)) == (
+    assert (
+        page.base,
+        page.charset,
+        page.title,
+        page.nofollow,
+        set(columns(page.links).followable),
+    ) == (
         *(URL, "utf-8", None, False),
         {True},
     )
@@ -59,7 +71,9 @@ def test_with_a_prefix_only_what_has_it_counts() -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-16", "iso-8859-1", "utf-8-sig"])
 def test_in_other_charsets(encoding: str) -> None:
-    text = URLSET.replace('encoding="UTF-8"', f'encoding="{encoding.removesuffix("-sig")}"').replace("&#252;", "ü")
+    text = URLSET.replace(
+        'encoding="UTF-8"', f'encoding="{encoding.removesuffix("-sig")}"'
+    ).replace("&#252;", "ü")
     assert found(text.encode(encoding)) == PAGES
 
 
@@ -70,12 +84,17 @@ def test_in_gzip_and_no_more_of_it_than_the_limit() -> None:
 
 
 def test_an_index() -> None:
-    text = f"<sitemapindex {NS}><sitemap><loc>http://a.test/s1.xml.gz</loc></sitemap></sitemapindex>"
+    text = (
+        f"<sitemapindex {NS}><sitemap><loc>http://a.test/s1.xml.gz</loc></sitemap></sitemapindex>"
+    )
     assert found(text) == [("sitemap", "http://a.test/s1.xml.gz")]
 
 
 def test_a_text() -> None:
-    assert found("http://a.test/1\r\nHTTPS://a.test/2\n\n") == [("loc", "http://a.test/1"), ("loc", "HTTPS://a.test/2")]
+    assert found("http://a.test/1\r\nHTTPS://a.test/2\n\n") == [
+        ("loc", "http://a.test/1"),
+        ("loc", "HTTPS://a.test/2"),
+    ]
     assert found(b"\xef\xbb\xbfhttp://a.test/1") == [("loc", "http://a.test/1")]
     assert found("http://a.test/1 is a page\n") == []
 
@@ -130,7 +149,8 @@ def test_links_beyond_the_limit_are_counted() -> None:
 
 def test_what_robots_txt_names() -> None:
     body = (
-        b"\xef\xbb\xbfSitemap: http://a.test/1.xml\r\nuser-agent: *\rdisallow: /\n  SITE-MAP :/2.xml # mine\nsitemap:\n"
+        b"\xef\xbb\xbfSitemap: http://a.test/1.xml\r\nuser-agent: "
+        b"*\rdisallow: /\n  SITE-MAP :/2.xml # mine\nsitemap:\n"
     )
     found = robots_sitemaps(body + b"Not a sitemap: x\nsitemaps: y\n#sitemap: z\n")
     assert columns(found).hrefs == ["http://a.test/1.xml", "/2.xml"]
@@ -167,7 +187,9 @@ MORE_HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("root", ["", "<urlset>", "<rss>", "<feed>", "<feed><link ", "<feed xml:base='/a/'>"])
+@pytest.mark.parametrize(
+    "root", ["", "<urlset>", "<rss>", "<feed>", "<feed><link ", "<feed xml:base='/a/'>"]
+)
 def test_hostile_markup_is_read_in_work_that_grows_with_its_bytes(root: str) -> None:
     """Half a megabyte of each; were it quadratic, the child would need hours."""
     code = f"""
@@ -208,7 +230,9 @@ def test_octets_of_a_sitemap_in_robots_txt_are_escaped_as_they_are() -> None:
 def cut(data: bytes | str) -> list[str]:
     """What a text says whose end is missing."""
     given = data.encode() if isinstance(data, str) else data
-    page = parse_sitemap(given, url=URL, header_charset=None, config=ParseConfig(), max_bytes=1 << 20, is_cut=True)
+    page = parse_sitemap(
+        given, url=URL, header_charset=None, config=ParseConfig(), max_bytes=1 << 20, is_cut=True
+    )
     return columns(page.links).hrefs
 
 
@@ -296,7 +320,10 @@ def test_a_guid_is_a_link_unless_it_says_otherwise() -> None:
             "<feed xml:base='http://b.test/o/'><entry xml:base='deep/'><link href='p2'/></entry><link href='p3'/>",
             ["http://b.test/o/deep/p2", "http://b.test/o/p3"],
         ),
-        ("<feed><entry><link xml:base='x/' href='a'/><link href='b'/></entry></feed>", ["http://a.test/x/a", "b"]),
+        (
+            "<feed><entry><link xml:base='x/' href='a'/><link href='b'/></entry></feed>",
+            ["http://a.test/x/a", "b"],
+        ),
         (
             "<feed><entry><content xml:base='/no/'><p><link href='c'/></p></content><link href='d'/></entry></feed>",
             ["http://a.test/no/c", "d"],
@@ -306,7 +333,10 @@ def test_a_guid_is_a_link_unless_it_says_otherwise() -> None:
             ["http://a.test/r/1", "http://a.test/r/s/2"],
         ),
         ("<urlset xml:base='/u/'><url><loc>1</loc></url></urlset>", ["http://a.test/u/1"]),
-        ("<feed xml:base='mailto:x'><link href='a'/><link href='ftp://x/'/></feed>", ["a", "ftp://x/"]),
+        (
+            "<feed xml:base='mailto:x'><link href='a'/><link href='ftp://x/'/></feed>",
+            ["a", "ftp://x/"],
+        ),
         (
             "<feed xml:base='/b/'><!-- <x xml:base='/c/'> --><link href='a'/></x></y></z><link href='b'/></feed>",
             ["http://a.test/b/a", "b"],

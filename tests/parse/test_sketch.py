@@ -24,7 +24,9 @@ def test_the_share_of_equal_bytes_is_that_of_common_words(share: float) -> None:
         common = round(600 * 2 * share / (1 + share) / 2)  # so many of 600 - common in both
         one, other = words[: 300 + common // 2], words[300 - common // 2 :]
         truth = len({*one} & {*other}) / len({*one, *other})
-        found.append(equal(sketch(" ".join(one).encode()), sketch(" ".join(other).encode())) - truth)
+        found.append(
+            equal(sketch(" ".join(one).encode()), sketch(" ".join(other).encode())) - truth
+        )
     assert abs(sum(found) / 30) < 0.04
 
 
@@ -47,6 +49,8 @@ def test_another_word_is_another_sketch(other: bytes) -> None:
     assert sketch(other) != sketch(b"one two three")
 
 
-@pytest.mark.parametrize("page", [b"", b"<", b"<p", b"<script>", b"\0\xff" * 9, b"<!--", b"<title>x", b"a" * 100_000])
+@pytest.mark.parametrize(
+    "page", [b"", b"<", b"<p", b"<script>", b"\0\xff" * 9, b"<!--", b"<title>x", b"a" * 100_000]
+)
 def test_anything_has_a_sketch(page: bytes) -> None:
     assert len(sketch(page)) == SKETCH_BYTES

@@ -30,7 +30,11 @@ def unescaped(value: Any) -> Any:
         return re.sub(r"\\u([0-9A-Fa-f]{4})", lambda match: chr(int(match[1], 16)), value)
     if isinstance(value, list):
         return [unescaped(one) for one in value]
-    return {unescaped(name): unescaped(text) for name, text in value.items()} if isinstance(value, dict) else value
+    return (
+        {unescaped(name): unescaped(text) for name, text in value.items()}
+        if isinstance(value, dict)
+        else value
+    )
 
 
 def cases(path: Path) -> list[tuple[str, bytes, int, str, list[Token]]]:
@@ -40,10 +44,16 @@ def cases(path: Path) -> list[tuple[str, bytes, int, str, list[Token]]]:
         html, output = test["input"], test["output"]
         if test.get("doubleEscaped"):
             html, output = unescaped(html), unescaped(output)
-        data = html.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass").encode("utf-8", "surrogatepass")
+        data = (
+            html.encode("utf-16", "surrogatepass")
+            .decode("utf-16", "surrogatepass")
+            .encode("utf-8", "surrogatepass")
+        )
         for state in test.get("initialStates", ["Data state"]):
             expected = merged([known(token) for token in output])
-            found.append((test["description"], data, STATES[state], test.get("lastStartTag", ""), expected))
+            found.append(
+                (test["description"], data, STATES[state], test.get("lastStartTag", ""), expected)
+            )
     return found
 
 
@@ -93,7 +103,9 @@ def tokens_of(answer: Answer) -> list[Token]:
                 attributes.setdefault(attribute, value)
             closing = data[place : place + 1] == b"/"
             place += 1
-            found.append(("StartTag", name, attributes, closing) if kind == b"S" else ("EndTag", name))
+            found.append(
+                ("StartTag", name, attributes, closing) if kind == b"S" else ("EndTag", name)
+            )
     return merged(found)
 
 

@@ -13,7 +13,8 @@ SAME = {
     "other tags, links, comments": b"<h1>lamps over</h1><!-- n --><a href=/9>a</a> hundred \xc3\xa4 and tables, more",
     "another number of the same links": PAGE + b"<a href='/y'>more</a>" * 20,
     "another order": b"<title>tables</title><p>\xc3\xa4 more lamps and over a hundred",
-    "scripts and styles are not shown": PAGE + b"<script>var x7</script><style>.x8{}</style><template>x9</template>",
+    "scripts and styles are not shown": PAGE
+    + b"<script>var x7</script><style>.x8{}</style><template>x9</template>",
 }
 OTHER = {
     "one more word": PAGE + b"new",
@@ -46,5 +47,7 @@ def test_the_page_has_the_digest_that_an_error_has_whose_links_are_not_read() ->
 def test_pages_that_differ_in_one_word_of_three_thousand_are_told_apart() -> None:
     """At most one in a thousand is taken for another."""
     words = [random.Random(1).randbytes(4).hex() for _ in range(3000)]
-    pages = {words_of(" ".join([*words, f"page {number}"]).encode(), None) for number in range(1000)}
+    pages = {
+        words_of(" ".join([*words, f"page {number}"]).encode(), None) for number in range(1000)
+    }
     assert len(pages) > 990

@@ -9,10 +9,36 @@ from html.parser import HTMLParser
 
 import pytest
 
-from crawl_lib.plots import DARK, LIGHT, MOST_SERIES, STYLE, bars, columns, lines, meters, small, stacked
+from crawl_lib.plots import (
+    DARK,
+    LIGHT,
+    MOST_SERIES,
+    STYLE,
+    bars,
+    columns,
+    lines,
+    meters,
+    small,
+    stacked,
+)
 
 VOID = {"rect", "path"}
-ALLOWED = {"h2", "p", "svg", "rect", "path", "text", "details", "summary", "table", "thead", "tbody", "tr", "th", "td"}
+ALLOWED = {
+    "h2",
+    "p",
+    "svg",
+    "rect",
+    "path",
+    "text",
+    "details",
+    "summary",
+    "table",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+}
 ALLOWED |= {"a", "g", "i", "li", "title", "ul"}
 HOSTILE = [
     '"><script>alert(1)</script>',
@@ -68,7 +94,9 @@ PLOTS: dict[str, Callable[[str], str]] = {
     "stacked": lambda name: stacked(name, name, {name: {name: 3}}),
     "lines": lambda name: lines(name, name, {name: [(0, 3)]}, unit=name),
     "small": lambda name: small(name, [3], names=[name]),
-    "columns": lambda name: columns(name, name, {name: {name: 3}}, links={name: f"/{name}"}, slots=5),
+    "columns": lambda name: columns(
+        name, name, {name: {name: 3}}, links={name: f"/{name}"}, slots=5
+    ),
     "meters": lambda name: meters({name: 3}, head=name, unit=name),
 }
 
@@ -78,7 +106,19 @@ def test_names_are_text_and_nothing_else(kind: str) -> None:
     harmless = Page(PLOTS[kind]("harmless"))
     assert set(harmless.tags) <= ALLOWED
     assert harmless.attributes <= {
-        *("class", "viewbox", "role", "aria-label", "x", "y", "width", "height", "d", "text-anchor", "scope"),
+        *(
+            "class",
+            "viewbox",
+            "role",
+            "aria-label",
+            "x",
+            "y",
+            "width",
+            "height",
+            "d",
+            "text-anchor",
+            "scope",
+        ),
         *("href", "target", "preserveaspectratio", "aria-hidden"),
     }
     for name in HOSTILE:
@@ -106,7 +146,10 @@ def test_stacked_bars_fold_the_smallest_series() -> None:
 
 def test_columns_stay_in_place_when_others_come() -> None:
     rows = {"a": {"ok": 3, "gone": 1}, "b": {"ok": 8}}
-    one, two = (columns("T", "", dict(list(rows.items())[:count]), links={"a": "/x"}, slots=5) for count in (1, 2))
+    one, two = (
+        columns("T", "", dict(list(rows.items())[:count]), links={"a": "/x"}, slots=5)
+        for count in (1, 2)
+    )
     assert Page(two).rows == [["", "ok", "gone"], ["a", "3", "1"], ["b", "8", "0"]]
     places = [re.findall(r'<rect class="s0" x="(\d+)"', text) for text in (one, two)]
     assert places == [["1"], ["1", "11"]]
@@ -146,7 +189,12 @@ def test_no_number_breaks_a_drawing(bad: float) -> None:
 
 
 def test_nothing_to_plot_says_so() -> None:
-    for text in (bars("T", "x", {}), stacked("T", "x", {}), lines("T", "x", {}), lines("T", "x", {"a": []})):
+    for text in (
+        bars("T", "x", {}),
+        stacked("T", "x", {}),
+        lines("T", "x", {}),
+        lines("T", "x", {"a": []}),
+    ):
         assert text.endswith("<p>none</p>")
     assert small("T", []) == ""
     assert meters({}, head="a", unit="b") == ""

@@ -76,7 +76,9 @@ class FakeOpenSearch:
         """The requests with a method and a part of a path."""
         return [one for one in self.requests if one.method == method and part in one.path]
 
-    def answer(self, method: str, path: str, body: bytes, authorization: str | None) -> Answer | bytes:
+    def answer(
+        self, method: str, path: str, body: bytes, authorization: str | None
+    ) -> Answer | bytes:
         with self._lock:
             request = Request(len(self.requests) + 1, method, path, body, authorization)
             self.requests.append(request)
@@ -95,8 +97,16 @@ class FakeOpenSearch:
                 found = {one: {"aliases": _of(self.indexes[one])} for one in self._named(name)}
                 return (200, found) if found else error(404, "index_not_found_exception")
             case "GET", [pattern, "_mapping"]:
-                notes = {one: index.mapping["_meta"] for one, index in self.indexes.items() if "_meta" in index.mapping}
-                return 200, {one: {"mappings": {"_meta": notes[one]}} for one in notes if fnmatch(one, pattern)}
+                notes = {
+                    one: index.mapping["_meta"]
+                    for one, index in self.indexes.items()
+                    if "_meta" in index.mapping
+                }
+                return 200, {
+                    one: {"mappings": {"_meta": notes[one]}}
+                    for one in notes
+                    if fnmatch(one, pattern)
+                }
         return self._of_index(method, parts, body)
 
     def _named(self, name: str) -> list[str]:
@@ -118,7 +128,12 @@ class FakeOpenSearch:
                 return 200, {"count": len(index.documents), "_shards": {"failed": 0}}
             case "POST", ["_mget"]:
                 wanted = json.loads(body)["docs"]
-                return 200, {"docs": [{"_id": one["_id"], "found": one["_id"] in index.documents} for one in wanted]}
+                return 200, {
+                    "docs": [
+                        {"_id": one["_id"], "found": one["_id"] in index.documents}
+                        for one in wanted
+                    ]
+                }
             case _:
                 return error(400, "no_such_request", f"{method} {parts}")
         return 200, {"acknowledged": True}

@@ -23,10 +23,16 @@ LANGUAGES = ("en", "de")
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 
-def stores_below(root: Path, url: str | None, secrets: Secrets | None = None, **push: Any) -> Stores:
+def stores_below(
+    root: Path, url: str | None, secrets: Secrets | None = None, **push: Any
+) -> Stores:
     """A crawl without pages, which pushes to a server."""
     (root / "dfs").mkdir(parents=True, exist_ok=True)
-    sections = {"servers": ["node-0"], "dfs_primary": str(root / "dfs"), "push": {"url": url, **push}}
+    sections = {
+        "servers": ["node-0"],
+        "dfs_primary": str(root / "dfs"),
+        "push": {"url": url, **push},
+    }
     return open_stores(from_mapping(sections, root), secrets or Secrets())
 
 

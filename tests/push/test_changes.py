@@ -35,7 +35,11 @@ def test_changes_are_those_of_a_comparison_by_key(tables: list[dict[int, int]]) 
     for number in sorted(set().union(*tables)):
         same = befores and all(before.get(number) == now.get(number) for before in befores)
         if not same:
-            expected.append(PageChange(bytes([number]) * 20, listed(number, now[number]) if number in now else None))
+            expected.append(
+                PageChange(
+                    bytes([number]) * 20, listed(number, now[number]) if number in now else None
+                )
+            )
     assert list(changes(rows[0], rows[1:])) == expected
 
 
@@ -48,7 +52,9 @@ def test_a_rounded_boost_ranks_about_the_same(boost: float) -> None:
 
 
 def properties() -> dict[str, dict[str, object]]:
-    found: dict[str, dict[str, object]] = json.loads(mapping_file().read_text())["mappings"]["properties"]
+    found: dict[str, dict[str, object]] = json.loads(mapping_file().read_text())["mappings"][
+        "properties"
+    ]
     return found
 
 
@@ -64,7 +70,15 @@ def test_the_mapping_has_the_fields_of_each_language() -> None:
 
 
 def test_the_mapping_has_all_that_a_document_has() -> None:
-    one = page("x", "text 東京", title="t", headings="h", anchors=("a",), published_us=1, robots=("noarchive",))
+    one = page(
+        "x",
+        "text 東京",
+        title="t",
+        headings="h",
+        anchors=("a",),
+        published_us=1,
+        robots=("noarchive",),
+    )
     until = listed(1, 1)
     for group in (*LANGUAGES, OTHER):
         assert document_of(one, until, group).keys() <= properties().keys()
@@ -95,17 +109,27 @@ def test_the_mapping_knows_the_scripts_without_spaces() -> None:
 )
 def test_an_address_with_a_password_is_refused_and_never_repeated(url: str) -> None:
     with pytest.raises(ConfigError, match=r"push\.url: must ") as raised:
-        from_mapping({"servers": ["node-0"], "dfs_primary": "dfs", "push": {"url": url}}, mapping_file().parent)
+        from_mapping(
+            {"servers": ["node-0"], "dfs_primary": "dfs", "push": {"url": url}},
+            mapping_file().parent,
+        )
     assert "hush" not in str(raised.value)
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:9200", "https://search.example/opensearch/", "HTTPS://[::1]:9200"])
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:9200", "https://search.example/opensearch/", "HTTPS://[::1]:9200"]
+)
 def test_an_address_of_a_server_is_taken(url: str) -> None:
     options = {"servers": ["node-0"], "dfs_primary": "dfs", "push": {"url": url}}
     assert from_mapping(options, mapping_file().parent).push.url == url
 
 
-@pytest.mark.parametrize("name", ["Docs", "_docs", "-docs", "docs/1", "docs*", "a" * 101, "", "docs,other", ".docs"])
+@pytest.mark.parametrize(
+    "name", ["Docs", "_docs", "-docs", "docs/1", "docs*", "a" * 101, "", "docs,other", ".docs"]
+)
 def test_a_name_that_opensearch_would_refuse_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=r"push\.index"):
-        from_mapping({"servers": ["node-0"], "dfs_primary": "dfs", "push": {"index": name}}, mapping_file().parent)
+        from_mapping(
+            {"servers": ["node-0"], "dfs_primary": "dfs", "push": {"index": name}},
+            mapping_file().parent,
+        )

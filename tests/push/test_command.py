@@ -28,13 +28,18 @@ def made(tmp_path: Path, server: FakeOpenSearch) -> Made:
     """A crawl of three pages, one of which links to another."""
     made = Made.below(tmp_path / "crawl", push={"url": server.url}, outputs={"tasks": ["push"]})
     made.crawl(
-        page(a("one"), "first words"), page(a("two"), "second words"), linking(a("three"), "x", {a("one"): "link"})
+        page(a("one"), "first words"),
+        page(a("two"), "second words"),
+        linking(a("three"), "x", {a("one"): "link"}),
     )
     return made
 
 
 def test_a_crawl_is_updated_and_pushed(
-    made: Made, server: FakeOpenSearch, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    made: Made,
+    server: FakeOpenSearch,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     krake = Krake(made.root, lambda words: run_in_process(capsys, words))
     krake.configure(servers=["node-0"], push={"url": server.url})

@@ -60,7 +60,9 @@ def stores(tmp_path: Path, server: FakeOpenSearch) -> Stores:
     return found
 
 
-def times(count: int, part: str, answer: Answer | bytes) -> Callable[[Request], Answer | bytes | None]:
+def times(
+    count: int, part: str, answer: Answer | bytes
+) -> Callable[[Request], Answer | bytes | None]:
     """A fault of the first requests with a part of a path."""
     seen = 0
 
@@ -84,7 +86,10 @@ PASSING: list[Answer | bytes] = [
 
 @pytest.mark.parametrize(
     ("answer", "part"),
-    [*((one, "_bulk") for one in PASSING), *((PASSING[0], part) for part in ("_alias", "_mapping", "_count"))],
+    [
+        *((one, "_bulk") for one in PASSING),
+        *((PASSING[0], part) for part in ("_alias", "_mapping", "_count")),
+    ],
     ids=lambda value: str(value)[:30],
 )
 def test_what_passes_is_tried_again(
@@ -130,7 +135,9 @@ def test_pages_that_are_refused_for_now_are_sent_again_alone(
     assert pauses == [0.5, 1.0]
 
 
-def test_pages_that_are_refused_for_good_are_counted_and_named(stores: Stores, server: FakeOpenSearch) -> None:
+def test_pages_that_are_refused_for_good_are_counted_and_named(
+    stores: Stores, server: FakeOpenSearch
+) -> None:
     problem = error(400, "mapper_parsing_exception", "failed to parse field [date]")
     server.refuse = lambda key, document: problem if key in KEYS[:7] else None
     with pytest.raises(InputError) as raised:
@@ -145,21 +152,38 @@ def test_pages_that_are_refused_for_good_are_counted_and_named(stores: Stores, s
 
 
 def test_batches_that_are_too_large_become_smaller(stores: Stores, server: FakeOpenSearch) -> None:
-    server.fault = lambda request: (413, {}) if request.body.count(b'"index"') > 3 and "_bulk" in request.path else None
+    server.fault = lambda request: (
+        (413, {}) if request.body.count(b'"index"') > 3 and "_bulk" in request.path else None
+    )
     assert push_index(stores)["sent"] == len(PAGES)
-    assert [one.body.count(b'"index"') for one in server.asked("POST", "_bulk")] == [8, 4, 2, 2, 4, 2, 2]
+    assert [one.body.count(b'"index"') for one in server.asked("POST", "_bulk")] == [
+        8,
+        4,
+        2,
+        2,
+        4,
+        2,
+        2,
+    ]
 
 
-def test_a_page_that_is_too_large_for_the_server_is_named(stores: Stores, server: FakeOpenSearch) -> None:
+def test_a_page_that_is_too_large_for_the_server_is_named(
+    stores: Stores, server: FakeOpenSearch
+) -> None:
     server.fault = lambda request: (413, {}) if KEYS[2].encode() in request.body else None
-    with pytest.raises(InputError, match=rf"refuses 1 pages.*{KEYS[2]}: \d+ bytes are more than the server takes"):
+    with pytest.raises(
+        InputError, match=rf"refuses 1 pages.*{KEYS[2]}: \d+ bytes are more than the server takes"
+    ):
         push_index(stores)
 
 
 def test_batches_have_bounds_in_bytes_and_in_rows(tmp_path: Path, server: FakeOpenSearch) -> None:
     stores = stores_below(tmp_path, server.url, batch_bytes=1 << 16)
     pages = [page(f"long{number}", "x" * 30_000) for number in range(4)]
-    pages += [page("longest", "x" * 100_000), *(page(f"short{number}", "x") for number in range(MAX_ROWS + 20))]
+    pages += [
+        page("longest", "x" * 100_000),
+        *(page(f"short{number}", "x") for number in range(MAX_ROWS + 20)),
+    ]
     seal_pages(stores, pages)
     assert push_index(stores)["sent"] == len(pages)
     sizes = [(len(one.body), one.body.count(b'"index"')) for one in server.asked("POST", "_bulk")]
@@ -169,15 +193,21 @@ def test_batches_have_bounds_in_bytes_and_in_rows(tmp_path: Path, server: FakeOp
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_user_without_rights_is_told_what_to_correct(status: int, stores: Stores, server: FakeOpenSearch) -> None:
+def test_a_user_without_rights_is_told_what_to_correct(
+    status: int, stores: Stores, server: FakeOpenSearch
+) -> None:
     server.fault = lambda request: error(status, "security_exception", "no permissions for anna")
-    with pytest.raises(SearchAccessError, match=r"no permissions for anna.*KRAKE_SEARCH_USER.*krake_search"):
+    with pytest.raises(
+        SearchAccessError, match=r"no permissions for anna.*KRAKE_SEARCH_USER.*krake_search"
+    ):
         push_index(stores)
     assert len(server.requests) == 1
 
 
 def test_a_full_disk_is_no_matter_of_rights(stores: Stores, server: FakeOpenSearch) -> None:
-    server.fault = lambda request: error(403, "cluster_block_exception", "disk usage exceeded flood-stage watermark")
+    server.fault = lambda request: error(
+        403, "cluster_block_exception", "disk usage exceeded flood-stage watermark"
+    )
     with pytest.raises(SearchServerError, match="flood-stage watermark") as raised:
         push_index(stores)
     assert not isinstance(raised.value, SearchAccessError)
@@ -203,15 +233,23 @@ def test_redirects_are_not_followed(stores: Stores, server: FakeOpenSearch) -> N
     ids=["html", "deep", "number", "large"],
 )
 def test_another_server_is_no_opensearch(
-    data: bytes, problem: str, stores: Stores, server: FakeOpenSearch, monkeypatch: pytest.MonkeyPatch
+    data: bytes,
+    problem: str,
+    stores: Stores,
+    server: FakeOpenSearch,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(cluster, "MAX_ANSWER_BYTES", 1 << 20)
-    server.fault = lambda request: b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(data), data)
+    server.fault = lambda request: (
+        b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(data), data)
+    )
     with pytest.raises(SearchServerError, match=problem):
         push_index(stores)
 
 
-@pytest.mark.parametrize("items", [None, [], 7, [{}] * 8, [{"index": {}}] * 8, [{"index": {"status": "x"}}] * 8])
+@pytest.mark.parametrize(
+    "items", [None, [], 7, [{}] * 8, [{"index": {}}] * 8, [{"index": {"status": "x"}}] * 8]
+)
 def test_an_answer_to_a_batch_that_names_no_pages_is_an_error(
     items: Any, stores: Stores, server: FakeOpenSearch
 ) -> None:
@@ -231,7 +269,11 @@ def malformed(answer: Any) -> Iterator[Any]:
     if isinstance(answer, dict):
         for name, value in answer.items():
             others = {other: answer[other] for other in answer if other != name}
-            yield from (others, {**others, "../_all": value}, {**others, "krake.try-" + "9" * 5000: value})
+            yield from (
+                others,
+                {**others, "../_all": value},
+                {**others, "krake.try-" + "9" * 5000: value},
+            )
             yield from ({**answer, name: odd} for odd in malformed(value))
     elif isinstance(answer, list):
         yield from ([odd, *answer[1:]] for odd in malformed(answer[0]))
@@ -240,7 +282,11 @@ def malformed(answer: Any) -> Iterator[Any]:
 @pytest.mark.parametrize("part", ["/_alias", "/_mapping", "/_count", "/_bulk", "/_mget"])
 @pytest.mark.parametrize("is_first", [True, False])
 def test_an_answer_of_another_form_is_an_error_that_names_the_server(
-    part: str, is_first: bool, tmp_path: Path, server: FakeOpenSearch, monkeypatch: pytest.MonkeyPatch
+    part: str,
+    is_first: bool,
+    tmp_path: Path,
+    server: FakeOpenSearch,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A push ends by itself, with an error that has a type, and the next push ends well."""
     stores = stores_below(tmp_path, server.url, wait_s=1.0)
@@ -250,7 +296,9 @@ def test_an_answer_of_another_form_is_an_error_that_names_the_server(
         seal_pages(stores, SECOND)
     indexes, tried = server.indexes, Counter[int]()
 
-    def send(self: cluster.Cluster, method: str, path: str, data: bytes | None, kind: str) -> cluster.OpenSearchAnswer:
+    def send(
+        self: cluster.Cluster, method: str, path: str, data: bytes | None, kind: str
+    ) -> cluster.OpenSearchAnswer:
         status, body = server.answer(method, path, data or b"", None)
         is_wanted = path.partition("?")[0].endswith(part)
         changed = [one for one in malformed(body) if isinstance(one, dict)] if is_wanted else []
@@ -273,13 +321,16 @@ def test_an_answer_of_another_form_is_an_error_that_names_the_server(
 
 def test_a_redirect_is_not_even_read(stores: Stores, server: FakeOpenSearch) -> None:
     """requests reads the whole answer to find out where the redirect leads."""
-    server.fault = lambda request: b"HTTP/1.1 307 Elsewhere\r\nLocation: http://[\r\nContent-Length: 0\r\n\r\n"
+    server.fault = lambda request: (
+        b"HTTP/1.1 307 Elsewhere\r\nLocation: http://[\r\nContent-Length: 0\r\n\r\n"
+    )
     with pytest.raises(SearchServerError, match=r"answers with a redirect.*push\.url"):
         push_index(stores)
 
 
 @pytest.mark.parametrize(
-    "note", [7, {}, {"krake": 7}, {"krake": {"crawl": "krake", "made_of": "", "pushed": {"version": "x"}}}]
+    "note",
+    [7, {}, {"krake": 7}, {"krake": {"crawl": "krake", "made_of": "", "pushed": {"version": "x"}}}],
 )
 def test_a_malformed_note_is_none(note: Any, stores: Stores, server: FakeOpenSearch) -> None:
     push_index(stores)
@@ -329,7 +380,9 @@ def test_a_host_that_cannot_be_is_an_error_of_ours(host: str, stores: Stores) ->
         push_index(replace(stores, config=config))
 
 
-def test_a_connection_that_is_not_trusted_is_not_tried_again(stores: Stores, pauses: list[float]) -> None:
+def test_a_connection_that_is_not_trusted_is_not_tried_again(
+    stores: Stores, pauses: list[float]
+) -> None:
     address = str(stores.config.push.url).replace("http", "https")
     config = replace(stores.config, push=replace(stores.config.push, url=address))
     with pytest.raises(SearchAccessError, match=r"no trusted connection.*REQUESTS_CA_BUNDLE"):
@@ -337,7 +390,9 @@ def test_a_connection_that_is_not_trusted_is_not_tried_again(stores: Stores, pau
     assert pauses == []
 
 
-@pytest.mark.parametrize("url", ["http://search.example:9200", "http://10.0.0.1", "http://[2001:db8::1]:9200"])
+@pytest.mark.parametrize(
+    "url", ["http://search.example:9200", "http://10.0.0.1", "http://[2001:db8::1]:9200"]
+)
 def test_a_password_never_travels_readable(url: str, stores: Stores) -> None:
     config = replace(stores.config, push=replace(stores.config.push, url=url))
     with pytest.raises(ConfigError, match=r"push\.url: http:// would send the password readable"):
@@ -351,7 +406,9 @@ def test_this_machine_and_https_may_have_it(url: str) -> None:
     assert not cluster.is_readable(url)
 
 
-def test_an_own_authority_is_that_of_requests(stores: Stores, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_own_authority_is_that_of_requests(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "missing.pem"))
     config = replace(stores.config, push=replace(stores.config.push, url="https://127.0.0.1:1"))
     with pytest.raises(ConfigError, match="REQUESTS_CA_BUNDLE"):
@@ -369,9 +426,13 @@ def test_a_mapping_that_is_no_mapping_is_named(text: str, tmp_path: Path, stores
 
 def test_a_mapping_that_opensearch_refuses_is_told(stores: Stores, server: FakeOpenSearch) -> None:
     server.fault = lambda request: (
-        error(400, "mapper_parsing_exception", "no such analyser") if request.method == "PUT" else None
+        error(400, "mapper_parsing_exception", "no such analyser")
+        if request.method == "PUT"
+        else None
     )
-    with pytest.raises(InputError, match=r"refuses the mapping \(push\.mapping\).*no such analyser"):
+    with pytest.raises(
+        InputError, match=r"refuses the mapping \(push\.mapping\).*no such analyser"
+    ):
         push_index(stores)
 
 

@@ -100,7 +100,9 @@ class Pushing:
     def require(self, pages: list[IndexedPage]) -> None:
         """The alias leads to one index with these pages, nothing else is left, and its note is right."""
         documents = self.server.documents(ALIAS)
-        assert {key: one.get("body_en") for key, one in documents.items()} == {one.key.hex(): one.text for one in pages}
+        assert {key: one.get("body_en") for key, one in documents.items()} == {
+            one.key.hex(): one.text for one in pages
+        }
         [name] = self.server.indexes
         assert self.server.indexes[name].aliases == {ALIAS}
         newest = Versions(self.stores, INDEX).newest()
@@ -118,7 +120,9 @@ def pushing(tmp_path: Path, server: FakeOpenSearch) -> Pushing:
 
 def actions(server: FakeOpenSearch) -> list[dict[str, Any]]:
     """The actions of all batches so far."""
-    lines = [json.loads(line) for one in server.asked("POST", "/_bulk") for line in one.body.splitlines()]
+    lines = [
+        json.loads(line) for one in server.asked("POST", "/_bulk") for line in one.body.splitlines()
+    ]
     return [line for line in lines if "index" in line or "delete" in line]
 
 
@@ -159,7 +163,11 @@ def test_a_document_has_what_the_mapping_names(pushing: Pushing) -> None:
         robots=("nosnippet",),
     )
     other = page("other", "text", language="fi")
-    facts: dict[str, Any] = {"boosts": {one.url: 3.0}, "near": {one.url: other.key}, "until": {one.url: until}}
+    facts: dict[str, Any] = {
+        "boosts": {one.url: 3.0},
+        "near": {one.url: other.key},
+        "until": {one.url: until},
+    }
     pushing.pushed([one, other], **facts)
     found = pushing.server.documents(ALIAS)
     assert found[one.key.hex()] == {
@@ -188,7 +196,9 @@ def test_a_document_has_what_the_mapping_names(pushing: Pushing) -> None:
     assert found[other.key.hex()]["body_other"] == "text"
 
 
-def test_facts_next_to_the_index_travel_too_but_no_place_and_no_small_change_of_a_boost(pushing: Pushing) -> None:
+def test_facts_next_to_the_index_travel_too_but_no_place_and_no_small_change_of_a_boost(
+    pushing: Pushing,
+) -> None:
     urls = [one.url for one in FIRST]
     pushing.pushed(FIRST)
     assert pushing.pushed(FIRST, boosts=dict.fromkeys(urls, 1.001))["sent"] == 0
@@ -200,7 +210,9 @@ def test_facts_next_to_the_index_travel_too_but_no_place_and_no_small_change_of_
 
 def new_mapping(pushing: Pushing) -> None:
     file = pushing.root / "own.json"
-    file.write_text(json.dumps({"settings": {"number_of_shards": 1}, "mappings": {"properties": {}}}))
+    file.write_text(
+        json.dumps({"settings": {"number_of_shards": 1}, "mappings": {"properties": {}}})
+    )
     pushing.options["mapping"] = str(file)
 
 
@@ -234,7 +246,15 @@ def emptied(pushing: Pushing) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [new_mapping, no_note, older_versions_gone, earlier_clock, other_languages, emptied_by_query, emptied],
+    [
+        new_mapping,
+        no_note,
+        older_versions_gone,
+        earlier_clock,
+        other_languages,
+        emptied_by_query,
+        emptied,
+    ],
     ids=lambda change: str(change.__name__),
 )
 def test_a_new_index_is_filled_where_the_old_one_cannot_be_changed(
@@ -259,7 +279,15 @@ def test_an_index_that_lost_pages_of_the_newest_version_is_filled_again(pushing:
     pushing.require(FIRST)
 
 
-STEPS = ("push.created", "push.begun", "push.sent", "push.noted", "push.ended", "push.moved", "push.deleted")
+STEPS = (
+    "push.created",
+    "push.begun",
+    "push.sent",
+    "push.noted",
+    "push.ended",
+    "push.moved",
+    "push.deleted",
+)
 STEPS_OF_A_NEW_INDEX = ("push.created", "push.moved", "push.deleted")
 
 
@@ -285,20 +313,26 @@ def killed_push(pushing: Pushing, step: str) -> bool:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_push_that_is_killed_ends_well_when_it_is_repeated(step: str, pushing: Pushing, sealed: Path) -> None:
+def test_a_push_that_is_killed_ends_well_when_it_is_repeated(
+    step: str, pushing: Pushing, sealed: Path
+) -> None:
     """The first push of all, a push that changes an index, and a push with a new mapping."""
     for number, change in ((1, None), (2, None), (3, new_mapping)):
         pushing.bring(sealed, number)
         if change is not None:
             change(pushing)
-        is_missing = step == "push.deleted" if number == 1 else number == 2 and step in STEPS_OF_A_NEW_INDEX
+        is_missing = (
+            step == "push.deleted" if number == 1 else number == 2 and step in STEPS_OF_A_NEW_INDEX
+        )
         assert killed_push(pushing, step) is not is_missing
         pushing.push()
         pushing.require(PAGES[number - 1])
 
 
 @pytest.mark.parametrize("step", sorted(set(STEPS) - set(STEPS_OF_A_NEW_INDEX)))
-def test_what_a_killed_push_left_is_undone_by_a_later_version(step: str, pushing: Pushing, sealed: Path) -> None:
+def test_what_a_killed_push_left_is_undone_by_a_later_version(
+    step: str, pushing: Pushing, sealed: Path
+) -> None:
     pushing.bring(sealed, 1)
     pushing.push()
     pushing.bring(sealed, 2)
@@ -320,7 +354,9 @@ def test_a_process_that_is_killed_leaves_what_the_next_one_goes_on_with(pushing:
     pushing.require(FIRST)
 
 
-@pytest.mark.parametrize(("number", "later", "stride"), [(1, 3, 2), (2, 3, 1), (1, 1, 3), (2, 2, 3)], ids=str)
+@pytest.mark.parametrize(
+    ("number", "later", "stride"), [(1, 3, 2), (2, 3, 1), (1, 1, 3), (2, 2, 3)], ids=str
+)
 def test_two_pushes_at_once_end_with_the_later_version(
     number: int, later: int, stride: int, pushing: Pushing, sealed: Path
 ) -> None:
@@ -368,7 +404,10 @@ def test_without_an_index_or_an_address_nothing_is_asked(tmp_path: Path, pushing
 
 def test_an_index_of_an_older_krake_has_to_be_updated_first(pushing: Pushing) -> None:
     version = pushing.seal(FIRST)
-    old = replace(version, manifest={**version.manifest, "settings": {**version.manifest["settings"], "revision": 1}})
+    old = replace(
+        version,
+        manifest={**version.manifest, "settings": {**version.manifest["settings"], "revision": 1}},
+    )
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("crawl_lib.push.push.newest_index", lambda versions: old)
         with pytest.raises(InputError, match="an older Krake made it; `krake index update`"):
@@ -387,7 +426,9 @@ def test_the_pages_of_another_crawl_are_left_alone(pushing: Pushing) -> None:
     pushing.pushed(FIRST)
     [index] = pushing.server.indexes.values()
     index.mapping["_meta"]["krake"]["crawl"] = "other"
-    with pytest.raises(OutputConflictError, match="has the pages of the crawl other: name another index"):
+    with pytest.raises(
+        OutputConflictError, match="has the pages of the crawl other: name another index"
+    ):
         pushing.push()
     assert len(index.documents) == len(FIRST)
 
@@ -420,7 +461,9 @@ def test_names_of_crawls_become_names_of_opensearch(tmp_path: Path, server: Fake
     for crawl, alias in (("Docs.Example_2", "docs.example_2"), ("A" * 100, "a" * 100)):
         pushing = Pushing(tmp_path / crawl, server)
         stores = pushing.stores
-        stores = replace(stores, config=replace(stores.config, crawl=replace(stores.config.crawl, name=crawl)))
+        stores = replace(
+            stores, config=replace(stores.config, crawl=replace(stores.config.crawl, name=crawl))
+        )
         seal_pages(stores, FIRST)
         assert push_index(stores)["alias"] == alias
         assert len(server.documents(alias)) == len(FIRST)

@@ -26,7 +26,11 @@ def inlinks_of(arcs: np.ndarray, nodes: int) -> tuple[Inlinks, np.ndarray]:
 
 def adjacency(path: Path) -> tuple[np.ndarray, int]:
     """Arcs of a file with lines `node neighbour neighbour ...`, nodes from 1 on; and how many nodes there are."""
-    rows = [[int(word) - 1 for word in line.split()] for line in path.read_text().splitlines() if line.strip()]
+    rows = [
+        [int(word) - 1 for word in line.split()]
+        for line in path.read_text().splitlines()
+        if line.strip()
+    ]
     return np.array([(row[0], target) for row in rows for target in row[1:]]), len(rows)
 
 

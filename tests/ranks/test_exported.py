@@ -31,9 +31,13 @@ B, C = "http://b.example.net/", "http://c.example.com/"
 LINKS = {A1: [A2, A3, B], A2: [B, C], A3: [B], B: [A1, C], C: []}
 
 
-def exported(stores: Stores, crawl: CrawlMaker, links: dict[str, list[str]] = LINKS) -> ExportFolder:
+def exported(
+    stores: Stores, crawl: CrawlMaker, links: dict[str, list[str]] = LINKS
+) -> ExportFolder:
     """An export of these pages, linked."""
-    crawl.segment("1", "node-a", [Capture(url, b"page", links=targets) for url, targets in links.items()])
+    crawl.segment(
+        "1", "node-a", [Capture(url, b"page", links=targets) for url, targets in links.items()]
+    )
     export_pages(stores, name="x", segments=crawl.segments)
     link_export(stores, name="x")
     return ExportFolder(stores, "x")
@@ -65,11 +69,21 @@ def expected(of: str) -> dict[str, float]:
     names = sorted({name_of(url) for url in LINKS}, key=key if of == "pages" else None)
     between = {(name_of(a), name_of(b)) for a, targets in LINKS.items() for b in targets}
     arcs = np.array([(names.index(a), names.index(b)) for a, b in between if a != b])
-    return dict(zip(names, page_rank(*inlinks_of(arcs, len(names)), PageRankConfig(), counting()).ranks, strict=True))
+    return dict(
+        zip(
+            names,
+            page_rank(*inlinks_of(arcs, len(names)), PageRankConfig(), counting()).ranks,
+            strict=True,
+        )
+    )
 
 
-@pytest.mark.parametrize(("of", "nodes", "arcs"), [("pages", 5, 8), ("hosts", 4, 6), ("domains", 3, 4)])
-def test_pages_hosts_and_domains_are_ranked(stores: Stores, crawl: CrawlMaker, of: str, nodes: int, arcs: int) -> None:
+@pytest.mark.parametrize(
+    ("of", "nodes", "arcs"), [("pages", 5, 8), ("hosts", 4, 6), ("domains", 3, 4)]
+)
+def test_pages_hosts_and_domains_are_ranked(
+    stores: Stores, crawl: CrawlMaker, of: str, nodes: int, arcs: int
+) -> None:
     """Arcs between hosts and domains count once: from a.example.org, two pages link to b.example.net."""
     exported(stores, crawl)
     report = rank_export(stores, name="x", of=of)
@@ -78,7 +92,9 @@ def test_pages_hosts_and_domains_are_ranked(stores: Stores, crawl: CrawlMaker, o
     assert check_export(stores, "x") == []
 
 
-def test_what_is_there_is_made_again_only_with_other_options(stores: Stores, crawl: CrawlMaker) -> None:
+def test_what_is_there_is_made_again_only_with_other_options(
+    stores: Stores, crawl: CrawlMaker
+) -> None:
     exported(stores, crawl)
     first = rank_export(stores, name="x")
     before = path_of(stores, rank_table("pages")).read_bytes()
@@ -93,7 +109,9 @@ def test_what_is_there_is_made_again_only_with_other_options(stores: Stores, cra
 @pytest.mark.parametrize("of", GRAPHS)
 def test_a_graph_without_pages_or_arcs_is_named(stores: Stores, crawl: CrawlMaker, of: str) -> None:
     exported(stores, crawl, {})
-    with pytest.raises(InputError, match=rf"export 'x': has 0 {of}, but no link between two of them"):
+    with pytest.raises(
+        InputError, match=rf"export 'x': has 0 {of}, but no link between two of them"
+    ):
         rank_export(stores, name="x", of=of)
 
 
@@ -104,12 +122,16 @@ def test_pages_of_one_host_are_no_graph_of_hosts(stores: Stores, crawl: CrawlMak
         rank_export(stores, name="x", of="hosts")
 
 
-def test_an_export_that_is_not_there_or_not_linked_is_named(stores: Stores, crawl: CrawlMaker) -> None:
+def test_an_export_that_is_not_there_or_not_linked_is_named(
+    stores: Stores, crawl: CrawlMaker
+) -> None:
     with pytest.raises(PathNotFoundError, match="no such export"):
         rank_export(stores, name="x")
     crawl.segment("1", "node-a", [Capture(A1, b"page", links=[B]), Capture(B, b"page")])
     export_pages(stores, name="x", segments=crawl.segments)
-    with pytest.raises(PathNotFoundError, match=r"arcs-out\.parquet: is not there; run `krake graph link`"):
+    with pytest.raises(
+        PathNotFoundError, match=r"arcs-out\.parquet: is not there; run `krake graph link`"
+    ):
         rank_export(stores, name="x")
 
 
@@ -117,12 +139,20 @@ def test_an_export_that_is_not_there_or_not_linked_is_named(stores: Stores, craw
 @pytest.mark.parametrize("data", ["text", "foreign"])
 def test_damaged_arcs_are_named(stores: Stores, crawl: CrawlMaker, of: str, data: str) -> None:
     exported(stores, crawl)
-    for name, columns in (("arcs-out.parquet", ["source", "target"]), ("arcs-in.parquet", ["target", "source"])):
+    for name, columns in (
+        ("arcs-out.parquet", ["source", "target"]),
+        ("arcs-in.parquet", ["target", "source"]),
+    ):
         path = path_of(stores, name)
         if data == "text":
             path.write_bytes(b"not a table")
         else:
-            pq.write_table(pa.table([pa.array([0, 1], pa.int32()), pa.array([1, 9], pa.int32())], names=columns), path)
+            pq.write_table(
+                pa.table(
+                    [pa.array([0, 1], pa.int32()), pa.array([1, 9], pa.int32())], names=columns
+                ),
+                path,
+            )
     with pytest.raises(DamagedFileError, match=r"arcs-(in|out)\.parquet: "):
         rank_export(stores, name="x", of=of)
     assert not path_of(stores, rank_table(of)).exists()

@@ -20,7 +20,11 @@ def exact(inlinks: Inlinks) -> np.ndarray:
         seen, layer, distance = {node}, {node}, 0
         while layer:
             distance += 1
-            nearer = {int(one) for at in layer for one in inlinks.sources[inlinks.starts[at] : inlinks.starts[at + 1]]}
+            nearer = {
+                int(one)
+                for at in layer
+                for one in inlinks.sources[inlinks.starts[at] : inlinks.starts[at + 1]]
+            }
             layer = nearer - seen
             seen |= layer
             found[node] += len(layer) / distance
@@ -36,7 +40,9 @@ def random_graph(nodes: int, arcs: int, seed: int) -> Inlinks:
     return inlinks_of(pairs[pairs[:, 0] != pairs[:, 1]], nodes)[0]
 
 
-@pytest.mark.parametrize(("nodes", "arcs", "registers"), [(400, 900, 512), (900, 2500, 512), (900, 1200, 256)])
+@pytest.mark.parametrize(
+    ("nodes", "arcs", "registers"), [(400, 900, 512), (900, 2500, 512), (900, 1200, 256)]
+)
 def test_most_nodes_are_within_15_percent_of_the_exact_value(
     monkeypatch: pytest.MonkeyPatch, nodes: int, arcs: int, registers: int
 ) -> None:
@@ -52,14 +58,22 @@ def test_most_nodes_are_within_15_percent_of_the_exact_value(
 
 def test_small_graphs_are_exact() -> None:
     path = inlinks_of(np.array([[0, 1], [1, 2], [2, 3]]), 4)[0]
-    assert harmonic_centrality(path, counting()).values == pytest.approx([0, 1, 1.5, 1 + 1 / 2 + 1 / 3], rel=0.01)
+    assert harmonic_centrality(path, counting()).values == pytest.approx(
+        [0, 1, 1.5, 1 + 1 / 2 + 1 / 3], rel=0.01
+    )
     for nodes in (0, 1, 3):
         empty = Inlinks(np.zeros(nodes + 1, np.int64), np.empty(0, np.int32))
         assert harmonic_centrality(empty, counting()).values.tolist() == [0.0] * nodes
 
 
 def test_the_registers_of_all_nodes_keep_to_their_room() -> None:
-    assert [harmonic.registers_for(nodes) for nodes in (1, 50_000, 300_000, 10**6, 10**9)] == [512, 512, 128, 64, 64]
+    assert [harmonic.registers_for(nodes) for nodes in (1, 50_000, 300_000, 10**6, 10**9)] == [
+        512,
+        512,
+        128,
+        64,
+        64,
+    ]
 
 
 @pytest.mark.parametrize("block", [1, 1 << 12])

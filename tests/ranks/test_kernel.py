@@ -21,11 +21,16 @@ def graph(nodes: int, arcs: int, seed: int = 1) -> Inlinks:
     """Arcs of chance, some nodes without any."""
     chance = np.random.default_rng(seed)
     targets = np.sort(chance.integers(0, nodes, arcs))
-    return Inlinks(starts_of(np.bincount(targets, minlength=nodes)), chance.integers(0, nodes, arcs, dtype=np.int32))
+    return Inlinks(
+        starts_of(np.bincount(targets, minlength=nodes)),
+        chance.integers(0, nodes, arcs, dtype=np.int32),
+    )
 
 
 @pytest.mark.parametrize("block", [1, 7, 1 << 24])
-def test_each_node_has_the_sum_of_its_inlinks_in_their_order(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+def test_each_node_has_the_sum_of_its_inlinks_in_their_order(
+    monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
     monkeypatch.setattr(kernel, "BLOCK_ARCS", block)
     inlinks = graph(200, 3000)
     values = np.random.default_rng(2).random(200)
@@ -47,8 +52,13 @@ def test_a_mapped_file_gives_what_memory_gives(tmp_path: Path) -> None:
 
 
 def test_graphs_without_nodes_or_arcs_have_sums_too() -> None:
-    assert Inlinks(np.zeros(1, np.int64), np.empty(0, np.int32)).sums(np.empty(0), progress()).tolist() == []
-    assert Inlinks(np.zeros(4, np.int64), np.empty(0, np.int32)).sums(np.ones(3), progress()).tolist() == [0, 0, 0]
+    assert (
+        Inlinks(np.zeros(1, np.int64), np.empty(0, np.int32)).sums(np.empty(0), progress()).tolist()
+        == []
+    )
+    assert Inlinks(np.zeros(4, np.int64), np.empty(0, np.int32)).sums(
+        np.ones(3), progress()
+    ).tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,12 @@ def looped(links: Iterable[Pair], options: LinkRankConfig) -> set[Pair]:
     arcs = {(one, other) for one, other in arcs if one != other}
     back = {(one, other) for one, other in arcs if options.drop_reciprocal and (other, one) in arcs}
     names = {name for arc in arcs for name in arc} if options.drop_triangles else set()
-    return back | {(one, other) for one, other in arcs for third in names if {(other, third), (third, one)} <= arcs}
+    return back | {
+        (one, other)
+        for one, other in arcs
+        for third in names
+        if {(other, third), (third, one)} <= arcs
+    }
 
 
 def one_of_each(links: Iterable[Pair], groups: Sequence[Callable[[Pair], Any]]) -> list[Pair]:
@@ -89,7 +94,10 @@ def one_of_each(links: Iterable[Pair], groups: Sequence[Callable[[Pair], Any]]) 
 
 def plain(links: Iterable[Pair], options: LinkRankConfig) -> dict[str, float]:
     """LinkRank in plain Python."""
-    links = sorted({link for link in links if link[0] != link[1]}, key=lambda link: (key(link[0]), key(link[1])))
+    links = sorted(
+        {link for link in links if link[0] != link[1]},
+        key=lambda link: (key(link[0]), key(link[1])),
+    )
     links = [one for one in links if options.within_host or host_of(one[0]) != host_of(one[1])]
     links = [one for one in links if options.within_domain or domain(one[0]) != domain(one[1])]
     loops = looped(links, options)
@@ -99,12 +107,17 @@ def plain(links: Iterable[Pair], options: LinkRankConfig) -> dict[str, float]:
     out, inlinks = defaultdict(int), defaultdict(list)
     for source, _ in links:
         out[source] += 1
-    for source, target in one_of_each(links, [lambda one, of=of: (one[1], of(one[0])) for of in kinds]):
+    for source, target in one_of_each(
+        links, [lambda one, of=of: (one[1], of(one[0])) for of in kinds]
+    ):
         inlinks[target].append(source)
     ranks = dict.fromkeys({end for link in links for end in link}, 1.0)
     for _ in range(options.rounds):
         sums = {url: sum(ranks[source] / out[source] for source in inlinks[url]) for url in ranks}
-        ranks = {url: 1 - options.damping + options.damping * (found + 1 / len(ranks)) for url, found in sums.items()}
+        ranks = {
+            url: 1 - options.damping + options.damping * (found + 1 / len(ranks))
+            for url, found in sums.items()
+        }
     return ranks
 
 
@@ -119,7 +132,13 @@ FORMS = [
 def test_closed_forms(config: Config, links: list[Pair], expected: dict[str, float]) -> None:
     crawl = opened(config, **LOOSE)
     sources = {source for source, _ in links}
-    crawl.segment(T, [Visit(url, links=[target for source, target in links if source == url]) for url in sources])
+    crawl.segment(
+        T,
+        [
+            Visit(url, links=[target for source, target in links if source == url])
+            for url in sources
+        ],
+    )
     assert ranked(crawl) == pytest.approx(expected, abs=1e-9, rel=0)
 
 
@@ -151,7 +170,10 @@ def sites() -> list[Visit]:
         more = [f"http://{number % 7}.{number % 5}.example/{number % 11}?{number % 3}"]
         more += [f"http://docs.python.example/{number}", urls[-number], f"{visit.url}?x"]
         visit.links = [*visit.links, *more]
-    return [*found, *(Visit(f"http://{n % 7}.{n % 5}.example/{n}", links=urls[n::50]) for n in range(40))]
+    return [
+        *found,
+        *(Visit(f"http://{n % 7}.{n % 5}.example/{n}", links=urls[n::50]) for n in range(40)),
+    ]
 
 
 OPTIONS = [LOOSE, STRICT, *(LOOSE | {name: not LOOSE[name]} for name in LOOSE), {}]
@@ -161,7 +183,11 @@ def test_two_sites_as_plain_python_ranks_them(config: Config, sites: list[Visit]
     """With all options off, all on, each alone, and the defaults."""
     crawl = opened(config)
     crawl.segment(T, sites)
-    links = [(visit.url, link[0] if isinstance(link, tuple) else link) for visit in sites for link in visit.links]
+    links = [
+        (visit.url, link[0] if isinstance(link, tuple) else link)
+        for visit in sites
+        for link in visit.links
+    ]
     counts = set()
     for options in OPTIONS:
         crawl = opened(config, **options)
@@ -172,7 +198,9 @@ def test_two_sites_as_plain_python_ranks_them(config: Config, sites: list[Visit]
     assert len(counts) > 6, "the options make a difference"
 
 
-@pytest.mark.parametrize("options", [LOOSE, STRICT, {"within_domain": True}], ids=["loose", "strict", "domains"])
+@pytest.mark.parametrize(
+    "options", [LOOSE, STRICT, {"within_domain": True}], ids=["loose", "strict", "domains"]
+)
 def test_links_in_small_parts_give_the_same_bytes(
     config: Config, sites: list[Visit], monkeypatch: pytest.MonkeyPatch, options: dict[str, bool]
 ) -> None:
@@ -192,8 +220,12 @@ def test_links_in_small_parts_give_the_same_bytes(
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("options", [LOOSE, {"one_per_page": False, "one_per_domain": False}], ids=["loose", "apart"])
-def test_keys_that_share_their_first_bytes_are_told_apart(config: Config, options: dict[str, bool]) -> None:
+@pytest.mark.parametrize(
+    "options", [LOOSE, {"one_per_page": False, "one_per_domain": False}], ids=["loose", "apart"]
+)
+def test_keys_that_share_their_first_bytes_are_told_apart(
+    config: Config, options: dict[str, bool]
+) -> None:
     """Each graph has the same arcs, and keys in the same order: spread ones, and ones that share 8 or 19 bytes."""
     urls = [f"http://{number}.example/" for number in range(9)]
     links = [
@@ -206,7 +238,13 @@ def test_keys_that_share_their_first_bytes_are_told_apart(config: Config, option
     for first, last in ((0, 20), (8, 12), (19, 1)):
         keys = [b"k" * first + bytes([number * 25]) + b"z" * (last - 1) for number in range(9)]
         rows = [
-            {"key": keys[one], "url": urls[one], "target": keys[other], "target_url": urls[other], "anchor": ""}
+            {
+                "key": keys[one],
+                "url": urls[one],
+                "target": keys[other],
+                "target_url": urls[other],
+                "anchor": "",
+            }
             for one, other in links
         ]
         rows += [{"key": keys[one], "url": urls[one], "seen_time": NOW} for one in range(8)]
@@ -245,7 +283,9 @@ def test_where_no_link_counts_it_says_why_and_leaves_nothing(config: Config) -> 
     assert not list(crawl.root.glob("linkrank/*"))
 
 
-def test_threads_and_groups_of_segments_change_no_byte(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_and_groups_of_segments_change_no_byte(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     crawl = opened(config)
     grow(crawl)
     away = crawl.root / "away"
@@ -317,4 +357,6 @@ def test_a_damaged_table_of_links_is_named_and_the_ranks_of_before_stay(config: 
         update_linkrank(crawl.stores, now=NOW)
     assert Versions(crawl.stores, LINKRANK).newest() == before
     part.unlink()
-    assert set(ranked(crawl)) == {A, B, C}, "made of the version before, and of the segment that it lacks"
+    assert set(ranked(crawl)) == {A, B, C}, (
+        "made of the version before, and of the segment that it lacks"
+    )

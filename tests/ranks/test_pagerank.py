@@ -22,8 +22,12 @@ def expected_of(path: Path) -> np.ndarray:
     return np.array([float(line.split()[1]) for line in path.read_text().splitlines()])
 
 
-@pytest.mark.parametrize(("name", "rounds", "apart"), [("ldbc-dir", 14, 2e-6), ("ldbc-undir", 26, 1e-7)])
-def test_ldbc_has_the_same_ranks_after_its_rounds(testdata: Path, name: str, rounds: int, apart: float) -> None:
+@pytest.mark.parametrize(
+    ("name", "rounds", "apart"), [("ldbc-dir", 14, 2e-6), ("ldbc-undir", 26, 1e-7)]
+)
+def test_ldbc_has_the_same_ranks_after_its_rounds(
+    testdata: Path, name: str, rounds: int, apart: float
+) -> None:
     """LDBC accepts a relative difference of 1e-4. Rounds bring its values, as rounds before them do not."""
     graph = adjacency(testdata / "graphs" / f"{name}-input")
     expected = expected_of(testdata / "graphs" / f"{name}-output")
@@ -35,14 +39,18 @@ def test_ldbc_has_the_same_ranks_after_its_rounds(testdata: Path, name: str, rou
 
 def test_ldbc_has_the_limit_of_the_directed_graph(testdata: Path) -> None:
     found = ranked(*adjacency(testdata / "graphs" / "ldbc-dir-input"), tolerance=1e-16)
-    np.testing.assert_allclose(found.ranks, expected_of(testdata / "graphs" / "ldbc-dir-output"), rtol=1e-13)
+    np.testing.assert_allclose(
+        found.ranks, expected_of(testdata / "graphs" / "ldbc-dir-output"), rtol=1e-13
+    )
 
 
 def test_ldbc_example(testdata: Path) -> None:
     lines = (testdata / "graphs" / "ldbc-example-directed.e").read_text().splitlines()
     arcs = np.array([[int(word) - 1 for word in line.split()[:2]] for line in lines])
     expected = expected_of(testdata / "graphs" / "ldbc-example-directed-PR")
-    np.testing.assert_allclose(ranked(arcs, 10, tolerance=0, max_rounds=2).ranks, expected, rtol=1e-12)
+    np.testing.assert_allclose(
+        ranked(arcs, 10, tolerance=0, max_rounds=2).ranks, expected, rtol=1e-12
+    )
 
 
 def test_igraph_has_the_same_ranks_of_a_real_web_graph_at_the_end(testdata: Path) -> None:
@@ -50,7 +58,10 @@ def test_igraph_has_the_same_ranks_of_a_real_web_graph_at_the_end(testdata: Path
     assert found.change <= PageRankConfig().tolerance
     lines = (HERE / "cnr-2000.pagerank.tsv").read_text().splitlines()
     pairs = [line.split("\t") for line in lines if not line.startswith("#")]
-    nodes, expected = np.array([int(node) for node, _ in pairs]), np.array([float(rank) for _, rank in pairs])
+    nodes, expected = (
+        np.array([int(node) for node, _ in pairs]),
+        np.array([float(rank) for _, rank in pairs]),
+    )
     assert len(nodes) == 200
     assert np.abs(found.ranks[nodes] - expected).max() < 1e-8
     assert abs(found.ranks.sum() - 1) < 1e-12

@@ -54,13 +54,18 @@ def scores(stores: Stores, version: Version) -> dict[str, Decimal]:
 def test_scores_are_ranks_times_pages_and_0_where_the_graph_lacks_the_url(stores: Stores) -> None:
     version = update_score(stores, export="x", now=at(NOW))
     ranks = table(stores, "pages")
-    wanted = {url: Decimal(round(rank * len(ranks) * 10**9)).scaleb(-9) for url, rank in ranks.items()}
+    wanted = {
+        url: Decimal(round(rank * len(ranks) * 10**9)).scaleb(-9) for url, rank in ranks.items()
+    }
     assert scores(stores, version) == {**wanted, LACKING: Decimal(0)}
     assert abs(sum(wanted.values()) / len(wanted) - 1) < Decimal("1e-8")
 
 
 def test_the_same_ranks_make_no_other_version(stores: Stores) -> None:
-    assert [update_score(stores, export="x", now=at(NOW + later)).number for later in (0, 5)] == [2, 2]
+    assert [update_score(stores, export="x", now=at(NOW + later)).number for later in (0, 5)] == [
+        2,
+        2,
+    ]
 
 
 def updated(stores: Stores, by_links: bool) -> Version:
@@ -92,13 +97,18 @@ def test_killed_and_run_again_the_scores_are_the_same(
 
 def test_link_ranks_are_scores_as_they_are(stores: Stores) -> None:
     stores = dataclasses.replace(
-        stores, config=dataclasses.replace(stores.config, linkrank=LinkRankConfig(within_host=True, within_domain=True))
+        stores,
+        config=dataclasses.replace(
+            stores.config, linkrank=LinkRankConfig(within_host=True, within_domain=True)
+        ),
     )
     version = update_score_by_links(stores, now=at(NOW))
     ranks = Versions(stores, LINKRANK)
     wanted = dict.fromkeys([*LINKS, LACKING], Decimal(0))
     for batch in ranks.batches(ranks.newest(), ["url", "rank"]):
-        wanted |= {row["url"]: Decimal(round(row["rank"] * 10**9)).scaleb(-9) for row in batch.to_pylist()}
+        wanted |= {
+            row["url"]: Decimal(round(row["rank"] * 10**9)).scaleb(-9) for row in batch.to_pylist()
+        }
     found = scores(stores, version)
     assert found == {url: wanted[url] for url in found}
     assert sum(score > 0 for score in found.values()) > 1
@@ -109,11 +119,17 @@ def test_link_ranks_are_scores_as_they_are(stores: Stores) -> None:
 def test_an_update_keeps_a_rank_until_the_next_one(stores: Stores, by_links: bool) -> None:
     """Links hand nothing on meanwhile: what is new has no rank yet. Seeds have what their lines say."""
     ranked = scores(stores, updated(stores, by_links))
-    best, new, seed = max(ranked, key=lambda url: ranked[url]), "http://new.example/", "http://seed.example/"
+    best, new, seed = (
+        max(ranked, key=lambda url: ranked[url]),
+        "http://new.example/",
+        "http://seed.example/",
+    )
     hand_made = Crawl(stores)
     hand_made.seeds(f"{seed}\tscore=3")
     links = [new, LACKING, *LINKS]
-    hand_made.segment(2_000_000_000, [Visit(best, links=links, more={"depth": 1}), Visit(seed, links=links)])
+    hand_made.segment(
+        2_000_000_000, [Visit(best, links=links, more={"depth": 1}), Visit(seed, links=links)]
+    )
     for _ in range(2):
         grown = update(stores, now=at(NOW))
         assert scores(stores, grown) == {**ranked, new: Decimal(0), seed: Decimal(3)}
@@ -125,7 +141,9 @@ def test_an_update_keeps_a_rank_until_the_next_one(stores: Stores, by_links: boo
 
 
 def test_scores_keep_order_and_fit_the_column() -> None:
-    values = np.array([0.0, 4e-10, 6e-10, 0.15, 0.1500000006, 1.0, 123456789.5, 999_999_999.9999, 1e12])
+    values = np.array(
+        [0.0, 4e-10, 6e-10, 0.15, 0.1500000006, 1.0, 123456789.5, 999_999_999.9999, 1e12]
+    )
     found = scores_of(values).to_pylist()
     texts = ["0", "0", "1E-9", "0.15", "0.150000001", "1", "123456789.5"]
     assert found[:7] == [Decimal(text) for text in texts]

@@ -45,7 +45,9 @@ _numbers = count()
 def page(wanted: Fetch, **fields: Any) -> Done:
     """An answer of 200."""
     fields = {"facts": {"title": wanted.url}, **fields}
-    return Done(id=wanted.id, hop=hop(wanted.url), mime="text/html", attempts=1, spent_ms=5, **fields)
+    return Done(
+        id=wanted.id, hop=hop(wanted.url), mime="text/html", attempts=1, spent_ms=5, **fields
+    )
 
 
 def redirect(wanted: Fetch, url: str) -> Done:
@@ -61,7 +63,14 @@ def redirect(wanted: Fetch, url: str) -> Done:
 
 def hop(url: str, outcome: str = "ok", status: int | None = 200) -> Hop:
     """One request."""
-    return Hop(url=url, key=key_of(url).hex(), outcome=outcome, status=status, time_ms=1_700_000_000_000, duration_ms=5)
+    return Hop(
+        url=url,
+        key=key_of(url).hex(),
+        outcome=outcome,
+        status=status,
+        time_ms=1_700_000_000_000,
+        duration_ms=5,
+    )
 
 
 class Web:
@@ -109,7 +118,9 @@ class FakeProcess:
     def _begin(self) -> None:
         if not self._is_over:
             self._task = self._loop.create_task(self._run())
-            self._task.add_done_callback(lambda task: None if self._is_open else self._theirs.close())
+            self._task.add_done_callback(
+                lambda task: None if self._is_open else self._theirs.close()
+            )
 
     def _end(self) -> None:
         self._is_over = True
@@ -160,7 +171,10 @@ def make_config(tmp_path: Path, **sections: Any) -> Config:
         "dfs_primary": str(tmp_path / "dfs"),
         "key_storage": {"servers": [str(tmp_path / "0.sqlite")]},
         "frontier": {"order": "crawldb"},
-        "urls": {"scope": "any", "rules": [{"action": "-", "kind": "domain", "value": "forbidden.example"}]},
+        "urls": {
+            "scope": "any",
+            "rules": [{"action": "-", "kind": "domain", "value": "forbidden.example"}],
+        },
         "realtime": {"tokens": str(tmp_path / "tokens.json"), "listen": "127.0.0.1:0"},
     }
     for name, values in sections.items():
@@ -171,7 +185,9 @@ def make_config(tmp_path: Path, **sections: Any) -> Config:
 class Served:
     """A running service. `client`: with a token of all rights. `web`: what its fetcher sees."""
 
-    def __init__(self, config: Config, web: Web, connections: list[Callable[[], PageServer]], tmp_path: Path) -> None:
+    def __init__(
+        self, config: Config, web: Web, connections: list[Callable[[], PageServer]], tmp_path: Path
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.web, self.config = web, config
         self.store = PageStore(connections)
@@ -197,9 +213,13 @@ class Served:
     def client_of(self, *rights: str, name: str, **options: Any) -> httpx.AsyncClient:
         """A client with a new token."""
         token = self.tokens.add(name, rights, **options)
-        transport = httpx.ASGITransport(make_app(self.service, self.tokens), raise_app_exceptions=False)
+        transport = httpx.ASGITransport(
+            make_app(self.service, self.tokens), raise_app_exceptions=False
+        )
         headers = {"Authorization": f"Bearer {token}"}
-        return httpx.AsyncClient(transport=transport, base_url="http://service", headers=headers, timeout=LIMIT_S)
+        return httpx.AsyncClient(
+            transport=transport, base_url="http://service", headers=headers, timeout=LIMIT_S
+        )
 
     async def __aexit__(self, *error: object) -> None:
         await self.client.aclose()

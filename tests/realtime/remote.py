@@ -50,7 +50,9 @@ class Remote:
         return FetcherConfig(self.name, self.address)
 
     def _serve(self) -> None:
-        serve_fetcher(self.place, Identity(self.away, self.name), self.listening, self.stop, time.monotonic)
+        serve_fetcher(
+            self.place, Identity(self.away, self.name), self.listening, self.stop, time.monotonic
+        )
 
     def connect(self, name: str = SCHEDULER, server: str = NAME) -> ssl.SSLSocket:
         """A connection with the certificate of a side."""
@@ -60,7 +62,9 @@ class Remote:
             context.load_verify_locations(self.home / "ca.pem")
             context.load_cert_chain(self.home / f"{name}.pem")
         host, _, port = self.address.partition(":")
-        return context.wrap_socket(socket.create_connection((host, int(port)), LIMIT_S), server_hostname=server)
+        return context.wrap_socket(
+            socket.create_connection((host, int(port)), LIMIT_S), server_hostname=server
+        )
 
 
 class Talk:
@@ -99,7 +103,10 @@ def children(there: Remote) -> list[int]:
             targets = [str(link.readlink()) for link in path.iterdir()]
         except OSError:
             continue
-        if int(path.parent.name) != os.getpid() and str(there.place.directory / "hosts" / "hosts.sqlite") in targets:
+        if (
+            int(path.parent.name) != os.getpid()
+            and str(there.place.directory / "hosts" / "hosts.sqlite") in targets
+        ):
             found.append(int(path.parent.name))
     return found
 

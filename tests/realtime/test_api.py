@@ -52,7 +52,9 @@ class TestTokens:
         with pytest.raises(ConfigError, match=said):
             act(file)
 
-    @pytest.mark.parametrize("data", [b"", b"[]", b'{"tokens":[{}]}', b"\xff", b'{"tokens":[{"name":1}]}'])
+    @pytest.mark.parametrize(
+        "data", [b"", b"[]", b'{"tokens":[{}]}', b"\xff", b'{"tokens":[{"name":1}]}']
+    )
     def test_a_damaged_file_is_named(self, tmp_path: Path, data: bytes) -> None:
         (tmp_path / "t").write_bytes(data)
         with pytest.raises(ConfigError, match="krake realtime tokens --add"):
@@ -97,7 +99,13 @@ BAD = [
     ("POST", "/v1/urls", {"json": {"urls": [A], "polcy": "x"}}, 400, "polcy"),
     ("POST", "/v1/urls", {"json": {"urls": [A], "policy": "none"}}, 400, "no policy 'none'"),
     ("POST", "/v1/urls", {"content": b" " * (1 << 20)}, 413, "too long"),
-    ("POST", "/v1/urls", {"json": {"urls": [A]}, "headers": {"Idempotency-Key": "x" * 201}}, 400, "Idempotency-Key"),
+    (
+        "POST",
+        "/v1/urls",
+        {"json": {"urls": [A]}, "headers": {"Idempotency-Key": "x" * 201}},
+        400,
+        "Idempotency-Key",
+    ),
     ("POST", "/v1/pages:batch", {"json": {"urls": [A] * 301}}, 400, "length <= 300"),
     ("GET", "/v1/pages", {}, 400, "url="),
     ("GET", "/v1/pages?url=", {}, 400, "url="),
@@ -121,7 +129,10 @@ def test_bad_input_gets_a_status_and_one_sentence(tmp_path: Path) -> None:
     async def test(served: Served) -> None:
         for method, path, given, status, said in BAD:
             answer = await served.client.request(method, path, **given)
-            assert (answer.status_code, said in answer.json()["error"]) == (status, True), (path, answer.text)
+            assert (answer.status_code, said in answer.json()["error"]) == (status, True), (
+                path,
+                answer.text,
+            )
             assert answer.headers["x-content-type-options"] == "nosniff"
             assert len(answer.json()["error"]) < 300
         assert served.web.asked == [], "reading an unknown URL fetches nothing"
@@ -139,7 +150,13 @@ def test_a_batch_is_answered_in_order(tmp_path: Path) -> None:
         urls = [B, "nothing", A, "http://never.example/", A]
         pages = (await served.client.post("/v1/pages:batch", json={"urls": urls})).json()["pages"]
         assert [page["url"] for page in pages] == urls
-        assert [page["state"] for page in pages] == ["waiting", "unknown", "known", "unknown", "known"]
+        assert [page["state"] for page in pages] == [
+            "waiting",
+            "unknown",
+            "known",
+            "unknown",
+            "known",
+        ]
         assert pages[2]["document"]["facts"] == {"title": A}
         assert pages[0]["document"] is None
 
@@ -155,7 +172,9 @@ def test_a_few_rows_of_a_file_are_read_without_a_thread(tmp_path: Path, monkeypa
         for url in urls:
             await served.page(url)
         asked: list[object] = []
-        monkeypatch.setattr(asyncio.get_running_loop(), "run_in_executor", lambda *given: asked.append(given))
+        monkeypatch.setattr(
+            asyncio.get_running_loop(), "run_in_executor", lambda *given: asked.append(given)
+        )
         assert (await served.page(urls[0], wait_s=0))["state"] == "known"
         pages = (await served.client.post("/v1/pages:batch", json={"urls": urls})).json()["pages"]
         monkeypatch.undo()
@@ -172,7 +191,11 @@ def test_an_old_document_is_given_at_once_and_marked(tmp_path: Path) -> None:
         served.web.hold(A)
         await served.submit(A, max_age_s=0)
         found = await served.page(A, wait_s=0, max_age_s=0)
-        assert (found["state"], found["stale"], found["document"]["outcome"]) == ("waiting", True, "ok")
+        assert (found["state"], found["stale"], found["document"]["outcome"]) == (
+            "waiting",
+            True,
+            "ok",
+        )
         assert not (await served.page(A, wait_s=0, max_age_s=1000))["stale"]
 
     run(tmp_path, test)
@@ -181,7 +204,9 @@ def test_an_old_document_is_given_at_once_and_marked(tmp_path: Path) -> None:
 def test_a_repeated_submission_with_a_key_counts_once(tmp_path: Path) -> None:
     async def test(served: Served) -> None:
         async def post(key: str, *urls: str) -> Any:
-            return await served.client.post("/v1/urls", json={"urls": urls}, headers={"Idempotency-Key": key})
+            return await served.client.post(
+                "/v1/urls", json={"urls": urls}, headers={"Idempotency-Key": key}
+            )
 
         answers = await asyncio.gather(*(post("1", A) for _ in range(5)))
         assert {answer.text for answer in answers} == {answers[0].text}
@@ -191,13 +216,17 @@ def test_a_repeated_submission_with_a_key_counts_once(tmp_path: Path) -> None:
         await post("2", A)
         assert (await served.page(A))["shares"] == 2
         assert (await post("3")).status_code == 400
-        assert (await post("3", A)).status_code == 202, "a refused request has no answer that is kept"
+        assert (await post("3", A)).status_code == 202, (
+            "a refused request has no answer that is kept"
+        )
         shares = (await served.page(A))["shares"]
         restarted = httpx.ASGITransport(make_app(served.service, served.tokens))
         async with httpx.AsyncClient(transport=restarted, headers=served.client.headers) as client:
             again = {"json": {"urls": [A]}, "headers": {"Idempotency-Key": "1"}}
             assert (await client.post("http://service/v1/urls", **again)).status_code == 202
-        assert (await served.page(A))["shares"] == shares, "the table has counted it, whatever the service forgot"
+        assert (await served.page(A))["shares"] == shares, (
+            "the table has counted it, whatever the service forgot"
+        )
 
     run(tmp_path, test)
 
@@ -239,7 +268,9 @@ def test_a_bare_fetch_leaves_no_row(tmp_path: Path) -> None:
             "body": "PGh0bWw+AP8=",
         }
         assert (await served.client.post("/v1/fetch", json={"url": B})).json()["redirect_url"] == A
-        refused = (await served.client.post("/v1/fetch", json={"url": "http://forbidden.example/"})).json()
+        refused = (
+            await served.client.post("/v1/fetch", json={"url": "http://forbidden.example/"})
+        ).json()
         assert refused["outcome"] == "refused"
         assert (await served.client.get("/v1/pages", params={"url": A})).status_code == 404
         assert all(wanted.is_bare and wanted.max_body_bytes == 2 << 20 for wanted in web.asked)
@@ -293,7 +324,9 @@ class TestEvents:
             again = Subscription(served.service)
             await again.begin(first[-1].id)
             seen = await _first(again, 6)
-            assert {event.row.key for event in seen} == {key_of(url) for url in urls}, "at least once, 5 s back"
+            assert {event.row.key for event in seen} == {key_of(url) for url in urls}, (
+                "at least once, 5 s back"
+            )
             ids = [int(event.id) for event in seen]
             assert ids == sorted(ids)
 
@@ -319,12 +352,19 @@ class TestEvents:
                 "method": "GET",
                 "path": "/v1/events",
                 "query_string": b"",
-                "headers": [(b"authorization", f"Bearer {token}".encode()), (b"last-event-id", b"0")],
+                "headers": [
+                    (b"authorization", f"Bearer {token}".encode()),
+                    (b"last-event-id", b"0"),
+                ],
             }
             await served.submit(A)
             await served.page(A)
             await make_app(served.service, served.tokens)(scope, receive, send)
-            lines = [line for line in sent.decode().splitlines() if line.startswith(("id:", "event:", "data:"))]
+            lines = [
+                line
+                for line in sent.decode().splitlines()
+                if line.startswith(("id:", "event:", "data:"))
+            ]
             assert [line.partition(":")[0] for line in lines] == ["id", "event", "data"]
             found = json.loads(lines[2].removeprefix("data: "))
             assert (found["url"], found["document"]["outcome"]) == (A, "ok")
@@ -338,7 +378,10 @@ def test_ready_says_what_is_missing(tmp_path: Path) -> None:
 
     async def test(served: Served) -> None:
         answer = await served.client.get("/readyz")
-        assert (answer.status_code, answer.json()["problems"]) == (503, ["the fetcher is not ready"])
+        assert (answer.status_code, answer.json()["problems"]) == (
+            503,
+            ["the fetcher is not ready"],
+        )
         await served.submit(A)
         await served.page(A)
         assert (await served.client.get("/readyz")).status_code == 200
@@ -357,9 +400,14 @@ def test_metrics_are_prometheus_text(tmp_path: Path) -> None:
         assert 'krake_realtime_latency_seconds_bucket{le="+Inf"} 1' in text
         assert 'krake_realtime_parts{fetcher="live-0"} 256' in text
         served.service.counts["store_failed"] = 123_456_789
-        assert "krake_realtime_store_failed_total 123456789\n" in (await served.client.get("/metrics")).text
+        assert (
+            "krake_realtime_store_failed_total 123456789\n"
+            in (await served.client.get("/metrics")).text
+        )
         described = re.findall(
-            r"^# HELP krake_realtime_(\w+) (.+)\n# TYPE krake_realtime_\1 (\w+)$", text, re.MULTILINE
+            r"^# HELP krake_realtime_(\w+) (.+)\n# TYPE krake_realtime_\1 (\w+)$",
+            text,
+            re.MULTILINE,
         )
         assert described == [(one.name, one.text, one.kind) for one in METRICS]
         values = [line for line in text.splitlines() if not line.startswith("#")]
@@ -381,8 +429,12 @@ def test_the_description_has_all_routes_and_no_other(tmp_path: Path) -> None:
         described = (await served.client.get("/openapi.json")).json()
         assert described == json.loads(json.dumps(openapi(), default=str))
         app = make_app(served.service, served.tokens)
-        served_routes = {(method.lower(), path) for path, methods in app.routes.items() for method in methods}
-        assert {(method, path) for path, found in described["paths"].items() for method in found} == served_routes
+        served_routes = {
+            (method.lower(), path) for path, methods in app.routes.items() for method in methods
+        }
+        assert {
+            (method, path) for path, found in described["paths"].items() for method in found
+        } == served_routes
         text = json.dumps(described)
         for reference in set(re.findall(r'"#/components/schemas/([^"]+)"', text)):
             assert reference in described["components"]["schemas"]
@@ -414,7 +466,11 @@ def test_the_docs_have_each_route_with_its_right_and_each_decision() -> None:
 
 
 def test_the_client_is_small() -> None:
-    lines = (Path(__file__).resolve().parents[2] / "crawl_lib" / "realtime" / "client.py").read_text().splitlines()
+    lines = (
+        (Path(__file__).resolve().parents[2] / "crawl_lib" / "realtime" / "client.py")
+        .read_text()
+        .splitlines()
+    )
     assert len(lines) <= 120
 
 
@@ -431,7 +487,9 @@ def test_every_route_but_healthz_needs_a_token_with_its_right(tmp_path: Path) ->
     async def test(served: Served) -> None:
         for route in ROUTES:
             path = route.path + ("?url=http://a.example/" if route.query else "")
-            client = served.client_of(*(set(RIGHTS) - {route.right}), name=f"{route.method}{route.path}")
+            client = served.client_of(
+                *(set(RIGHTS) - {route.right}), name=f"{route.method}{route.path}"
+            )
             wrong = {"Authorization": "Bearer no"}
             statuses = [
                 (await client.request(route.method, path, headers=headers)).status_code
@@ -462,7 +520,13 @@ def test_a_subscriber_that_reads_nothing_is_let_go(tmp_path: Path, monkeypatch) 
 
         token = served.tokens.add("events", ["read"])
         headers = [(b"authorization", f"Bearer {token}".encode())]
-        scope = {"type": "http", "method": "GET", "path": "/v1/events", "query_string": b"", "headers": headers}
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": "/v1/events",
+            "query_string": b"",
+            "headers": headers,
+        }
         await make_app(served.service, served.tokens)(scope, receive, send)
         assert served.service._listeners == set()
 

@@ -46,9 +46,14 @@ STEPS = [
 
 
 def config_of(directory: Path, there: Remote) -> Config:
-    config = make_config(directory, nodes=1, urls={"scope": "any"}, frontier={"order": "crawldb", "routing": "host"})
+    config = make_config(
+        directory, nodes=1, urls={"scope": "any"}, frontier={"order": "crawldb", "routing": "host"}
+    )
     fetchers = [{"name": NAME, "address": there.address}]
-    given = {**to_mapping(config), "realtime": {"fetchers": fetchers, "certificates": str(there.home)}}
+    given = {
+        **to_mapping(config),
+        "realtime": {"fetchers": fetchers, "certificates": str(there.home)},
+    }
     return from_mapping(given, directory, "test")
 
 
@@ -58,7 +63,9 @@ def fetched(there: Remote, config: Config, *urls: str, prefix: str = "krake-1000
     with PartWriter(there.place.spool, prefix, info, config.segment, has_rows=False) as writer:
         for number, url in enumerate(urls):
             wanted = Fetch(id=number, url=url, key=key_of(url).hex())
-            writer.append(TakenUrl(number, key_of(url), queued_of(wanted)), answered(url, BODY, HEAD))
+            writer.append(
+                TakenUrl(number, key_of(url), queued_of(wanted)), answered(url, BODY, HEAD)
+            )
 
 
 def names(config: Config) -> list[str]:
@@ -73,11 +80,15 @@ def test_parts_are_brought_collected_and_deleted_there(tmp_path: Path) -> None:
         assert collect_from(stores_of(config), NAME).folder == ""
         fetched(there, config, f"{HOST}/1", f"{HOST}/2")
         fetched(there, config, f"{HOST}/3", prefix="krake-2000-live-1-0")
-        (there.place.spool / "krake-3000-live-1-0-00000.warc.gz").write_bytes(b"of a part that is open")
+        (there.place.spool / "krake-3000-live-1-0-00000.warc.gz").write_bytes(
+            b"of a part that is open"
+        )
         report = collect_from(stores_of(config), NAME)
         assert (report.name, report.parts, report.pages) == (NAME, 2, 3)
         assert pages(config) == [f"{HOST}/{page}" for page in (1, 2, 3)]
-        assert [part.stem.name for part in list_parts(there.place.spool)] == ["krake-3000-live-1-0-00000"]
+        assert [part.stem.name for part in list_parts(there.place.spool)] == [
+            "krake-3000-live-1-0-00000"
+        ]
         assert collect_from(stores_of(config), NAME).folder == ""
         assert names(config) == [NOTE_FILE]
 
@@ -146,10 +157,16 @@ def test_the_gate_brings_files_of_closed_parts_only(tmp_path: Path) -> None:
         fetched(there, config, f"{HOST}/1")
         (there.place.spool / "krake-9-live-1-0-00000.warc.gz").write_bytes(b"of a killed fetcher")
         identity = Identity(there.home, SCHEDULER)
-        for name, suffix in (("krake-9-live-1-0-00000", SUFFIXES[0]), ("krake-1000-live-1-0-00000", "/../../log")):
+        for name, suffix in (
+            ("krake-9-live-1-0-00000", SUFFIXES[0]),
+            ("krake-1000-live-1-0-00000", "/../../log"),
+        ):
             with PartsLine(there.config, identity) as line:
                 assert b"".join(line.get(name, suffix, 0)) == b""
-        with PartsLine(there.config, identity) as line, pytest.raises(StorageError, match="malformed"):
+        with (
+            PartsLine(there.config, identity) as line,
+            pytest.raises(StorageError, match="malformed"),
+        ):
             list(line.get("../../etc/passwd-00000", SUFFIXES[0], 0))
         with PartsLine(there.config, identity) as line:
             (entry,) = line.list()
@@ -162,7 +179,13 @@ def backlogs(config: Config, there: Remote) -> tuple[Backlog | None, Backlog | N
     setup = setup_of(config, "", NAME)
     identity = Identity(there.home, SCHEDULER)
     links = [
-        RemoteLink(replace(there.config, address=address), identity, setup, cast(Leases, None), cast(PageStore, None))
+        RemoteLink(
+            replace(there.config, address=address),
+            identity,
+            setup,
+            cast(Leases, None),
+            cast(PageStore, None),
+        )
         for address in (there.address, f"127.0.0.1:{free_port()}")
     ]
 

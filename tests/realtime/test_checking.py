@@ -86,7 +86,12 @@ def test_whole_files_are_clean(config: Config, tmp_path: Path, fsck: Fsck) -> No
     [
         ("realtime.collect.moved", "spool/*.rowless.json", "live_part_damaged", 0),
         ("realtime.collect.moved", "spool/*.warc.gz", "live_part_damaged", 1),
-        ("realtime.collect.moved", "collect/spool/krake-1000*.rowless.json", "live_part_damaged", 0),
+        (
+            "realtime.collect.moved",
+            "collect/spool/krake-1000*.rowless.json",
+            "live_part_damaged",
+            0,
+        ),
         ("realtime.collect.moved", "collect/spool/krake-1000*.warc.gz", "live_part_damaged", 1),
         ("realtime.collect.moved", "collect/run.json", "live_run_damaged", 0),
         ("start.renamed", "collect/run.json", "live_run_damaged", 0),
@@ -96,7 +101,12 @@ def test_whole_files_are_clean(config: Config, tmp_path: Path, fsck: Fsck) -> No
         ("segment.build.manifest", "collect/spool/krake-1000*.pages.arrow", "live_part_damaged", 0),
         ("segment.build.manifest", "collect/segment/pages.parquet", "live_run_damaged", 0),
         ("segment.build.manifest", "collect/segment/manifest.json", "live_run_damaged", 0),
-        ("segment.publish.renamed", "collect/spool/krake-1000*.closed.json", "live_part_damaged", 0),
+        (
+            "segment.publish.renamed",
+            "collect/spool/krake-1000*.closed.json",
+            "live_part_damaged",
+            0,
+        ),
     ],
 )
 def test_a_damaged_file_is_found_and_repaired(
@@ -134,7 +144,9 @@ def test_a_killed_repair_loses_nothing_more(config: Config, tmp_path: Path) -> N
     assert (live(config) / "damaged" / path.name).exists()
 
 
-def test_a_repair_leaves_a_service_at_work_alone(config: Config, tmp_path: Path, fsck: Fsck) -> None:
+def test_a_repair_leaves_a_service_at_work_alone(
+    config: Config, tmp_path: Path, fsck: Fsck
+) -> None:
     fetch(config, *URLS)
     (path,) = live(config).glob("spool/*.warc.gz")
     spoil(path)

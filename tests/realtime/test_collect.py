@@ -92,11 +92,15 @@ def node_dir(config: Config) -> Path:
 def fetch(config: Config, *urls: str, prefix: str = "krake-1000-live-0-0") -> None:
     """Leave a closed part as the fetcher does; positions begin again with each fetcher."""
     spool = live_spool(node_dir(config), FETCHER)
-    with PartWriter(spool, prefix, WarcInfo("", "", "", "", "live/live-0"), config.segment, has_rows=False) as writer:
+    with PartWriter(
+        spool, prefix, WarcInfo("", "", "", "", "live/live-0"), config.segment, has_rows=False
+    ) as writer:
         writer.append(None, robots())
         for number, url in enumerate(urls):
             wanted = Fetch(id=number, url=url, key=key_of(url).hex())
-            head = HEAD if "moved" not in url else b"HTTP/1.1 301 Moved\r\nLocation: /target\r\n\r\n"
+            head = (
+                HEAD if "moved" not in url else b"HTTP/1.1 301 Moved\r\nLocation: /target\r\n\r\n"
+            )
             fetched = answered(url, BODY, head)
             writer.append(TakenUrl(number, key_of(url), queued_of(wanted)), fetched)
 
@@ -105,13 +109,20 @@ def pages(config: Config) -> list[str]:
     """The URLs of all rows of all segments."""
     stores = stores_of(config)
     readers = [SegmentReader(stores.storage, segment.path) for segment in stores.crawl.segments()]
-    return sorted(row["url"] for reader in readers for batch in reader.pages(["url"]) for row in batch.to_pylist())
+    return sorted(
+        row["url"]
+        for reader in readers
+        for batch in reader.pages(["url"])
+        for row in batch.to_pylist()
+    )
 
 
 def submitted(config: Config, *urls: str) -> None:
     """Leave a closed log of submissions as the service does."""
     log = SubmissionLog(live_submissions(node_dir(config), FETCHER))
-    log.note((1_700_000_000_123, key_of(url).hex(), "www.a.example", "chat", "new", 7) for url in urls)
+    log.note(
+        (1_700_000_000_123, key_of(url).hex(), "www.a.example", "chat", "new", 7) for url in urls
+    )
     log.flush(ends=True)
 
 
@@ -122,7 +133,9 @@ def submissions(config: Config) -> list[str]:
         path = f"{segment.path}/{SUBMISSIONS_NAME}"
         if stores.storage.exists(path):
             with open_parquet(stores.storage, path, SUBMISSIONS_SCHEMA) as table:
-                found += [row["key"].hex() for batch in table.batches(100) for row in batch.to_pylist()]
+                found += [
+                    row["key"].hex() for batch in table.batches(100) for row in batch.to_pylist()
+                ]
     return sorted(found)
 
 
@@ -142,7 +155,9 @@ def test_closed_parts_become_a_segment_of_the_fetcher(config: Config) -> None:
     assert (iteration.kind, iteration.nodes, iteration.iteration) == (Kind.LIVE, (FETCHER,), 0)
     assert stores.crawl.folder(report.folder).index()
     reader = SegmentReader(stores.storage, segment.path)
-    rows = [row for batch in reader.pages(["metadata", "title", "author"]) for row in batch.to_pylist()]
+    rows = [
+        row for batch in reader.pages(["metadata", "title", "author"]) for row in batch.to_pylist()
+    ]
     assert {tuple(row.values()) for row in rows} == {('{"list": "live"}', "A page", "A. U. Thor")}
     links = [row for batch in reader.links() for row in batch.to_pylist()]
     assert not any(row["followed"] for row in links)
@@ -157,7 +172,9 @@ def test_nothing_is_made_where_nothing_is_closed(config: Config) -> None:
     stores = stores_of(config)
     assert collect_parts(stores, FETCHER).folder == ""
     spool = live_spool(node_dir(config), FETCHER)
-    writer = PartWriter(spool, "krake-1-live-0-0", WarcInfo("", "", "", ""), config.segment, has_rows=False)
+    writer = PartWriter(
+        spool, "krake-1-live-0-0", WarcInfo("", "", "", ""), config.segment, has_rows=False
+    )
     writer.append(None, robots())
     assert collect_parts(stores, FETCHER).folder == ""
     assert len(list_parts(spool)) == 1, "it is still written to"
@@ -186,13 +203,17 @@ def test_the_crawldb_learns_of_no_link_and_no_target(config: Config) -> None:
 
 
 @pytest.mark.parametrize("outcome", [Outcome.NOT_MODIFIED, Outcome.OK])
-def test_a_visit_again_refers_to_the_last_full_capture(config: Config, monkeypatch, outcome: Outcome) -> None:
+def test_a_visit_again_refers_to_the_last_full_capture(
+    config: Config, monkeypatch, outcome: Outcome
+) -> None:
     """As in a batch crawl: a page that is the same has a revisit record, and its row names the full capture."""
     url, spool, body = f"{HOST}/1", live_spool(node_dir(config), FETCHER), b"<title>A page</title>"
     info = WarcInfo("", "", "", "")
     with PartWriter(spool, "krake-1000-live-0-0", info, config.segment, has_rows=False) as writer:
         full = answered(url, body)
-        place = writer.append(TakenUrl(0, key_of(url), queued_of(Fetch(id=0, url=url, key=key_of(url).hex()))), full)
+        place = writer.append(
+            TakenUrl(0, key_of(url), queued_of(Fetch(id=0, url=url, key=key_of(url).hex()))), full
+        )
     stores = stores_of(config)
     document = Document(
         url=url,
@@ -208,10 +229,14 @@ def test_a_visit_again_refers_to_the_last_full_capture(config: Config, monkeypat
     assert captures.earlier(document) == "", "the capture is in no segment yet"
     first = collect_parts(stores, FETCHER)
     now_s[0] += PAUSE_S
-    wanted = Fetch(id=0, url=url, key=key_of(url).hex(), etag='"1"', earlier=captures.earlier(document))
+    wanted = Fetch(
+        id=0, url=url, key=key_of(url).hex(), etag='"1"', earlier=captures.earlier(document)
+    )
     with PartWriter(spool, "krake-2000-live-0-0", info, config.segment, has_rows=False) as writer:
         head = HEAD if outcome is Outcome.OK else b"HTTP/1.1 304 Not Modified\r\n\r\n"
-        again = answered(url, body if outcome is Outcome.OK else b"", head, outcome=outcome, time=full.time + 9)
+        again = answered(
+            url, body if outcome is Outcome.OK else b"", head, outcome=outcome, time=full.time + 9
+        )
         writer.append(recorded(TakenUrl(0, key_of(url), queued_of(wanted))), again)
     now_s[0] += KEEP_S
     monkeypatch.setattr(NewestCaptures, "_look", lambda captures, since_s: None)
@@ -219,7 +244,11 @@ def test_a_visit_again_refers_to_the_last_full_capture(config: Config, monkeypat
     second = collect_parts(stores, FETCHER)
     reader = SegmentReader(stores.storage, stores.crawl.segment(second.folder, FETCHER).path)
     [row] = [row for batch in reader.pages(["outcome", "refers_to"]) for row in batch.to_pylist()]
-    expected = {"segment": f"{first.folder}/{FETCHER}", "file": place.warc_file, "offset": place.offset}
+    expected = {
+        "segment": f"{first.folder}/{FETCHER}",
+        "file": place.warc_file,
+        "offset": place.offset,
+    }
     assert (row["outcome"], row["refers_to"]) == (outcome.value, expected)
     assert [record.type for record in reader.records(reader.warc_files[0])].count("revisit") == 1
     fill_table(stores, clock=lambda: full.time + 10)
@@ -228,21 +257,33 @@ def test_a_visit_again_refers_to_the_last_full_capture(config: Config, monkeypat
     table.close()
     assert data is not None
     filled = decoded(data)
-    assert (filled.facts["title"], filled.warc, filled.hops[0].outcome) == ("A page", document.warc, outcome.value)
+    assert (filled.facts["title"], filled.warc, filled.hops[0].outcome) == (
+        "A page",
+        document.warc,
+        outcome.value,
+    )
 
 
 def test_a_probed_picture_is_a_requisite(config: Config) -> None:
     spool, url = live_spool(node_dir(config), FETCHER), f"{HOST}/1.png"
-    with PartWriter(spool, "krake-1-live-0-0", WarcInfo("", "", "", ""), config.segment, has_rows=False) as writer:
-        wanted = Fetch(id=0, url=url, key=key_of(url).hex(), via=key_of(f"{HOST}/1").hex(), is_probe=True)
-        writer.append(TakenUrl(0, key_of(url), queued_of(wanted)), answered(url, b"\x89PNG\r\n\x1a\n"))
+    with PartWriter(
+        spool, "krake-1-live-0-0", WarcInfo("", "", "", ""), config.segment, has_rows=False
+    ) as writer:
+        wanted = Fetch(
+            id=0, url=url, key=key_of(url).hex(), via=key_of(f"{HOST}/1").hex(), is_probe=True
+        )
+        writer.append(
+            TakenUrl(0, key_of(url), queued_of(wanted)), answered(url, b"\x89PNG\r\n\x1a\n")
+        )
     fetch(config, f"{HOST}/1", prefix="krake-2000-live-0-0")
     stores = stores_of(config)
     report = collect_parts(stores, FETCHER)
     reader = SegmentReader(stores.storage, stores.crawl.segment(report.folder, FETCHER).path)
     rows = [row for batch in reader.pages(["url", "hop", "via_key"]) for row in batch.to_pylist()]
     assert {row["url"]: row["hop"] for row in rows} == {url: "E", f"{HOST}/1": "S"}
-    exported = Path(stores.config.dfs_primary) / stages.export_pages(stores)["path"] / "pages.parquet"
+    exported = (
+        Path(stores.config.dfs_primary) / stages.export_pages(stores)["path"] / "pages.parquet"
+    )
     assert pq.read_table(exported).column("url").to_pylist() == [f"{HOST}/1"]
 
 
@@ -253,7 +294,9 @@ def collect_until(directory: Path, step: str) -> None:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_it_goes_on_after_a_kill_at_each_durable_step(config: Config, tmp_path: Path, step: str) -> None:
+def test_it_goes_on_after_a_kill_at_each_durable_step(
+    config: Config, tmp_path: Path, step: str
+) -> None:
     fetch(config, f"{HOST}/1", f"{HOST}/2")
     fetch(config, f"{HOST}/3", prefix="krake-2000-live-0-0")
     submitted(config, f"{HOST}/1", f"{HOST}/2")
@@ -307,14 +350,22 @@ def test_a_server_may_be_named_import(config: Config) -> None:
     assert kind_of({"nodes": ["import", "node-a"]}) is Kind.CRAWL
     with pytest.raises(ValueError, match="other"):
         kind_of({"nodes": ["import"], "kind": "other"})
-    assert from_mapping({**to_mapping(config), "servers": ["import"]}, Path("/"), "a test").servers == ("import",)
+    assert from_mapping(
+        {**to_mapping(config), "servers": ["import"]}, Path("/"), "a test"
+    ).servers == ("import",)
 
 
 def test_submissions_lie_in_the_segment_of_the_parts(config: Config) -> None:
     folder = live_submissions(node_dir(config), FETCHER)
     log = SubmissionLog(folder)
     log.note([SubmissionLine(1_700_000_000_123, None, "", "chat", "refused", 0)])
-    log.note([SubmissionLine(1_700_000_000_456, key_of(f"{HOST}/1").hex(), "www.a.example", "chat", "new", 12)])
+    log.note(
+        [
+            SubmissionLine(
+                1_700_000_000_456, key_of(f"{HOST}/1").hex(), "www.a.example", "chat", "new", 12
+            )
+        ]
+    )
     log.flush()
     assert log._file is not None
     log._file.close()
@@ -329,7 +380,9 @@ def test_submissions_lie_in_the_segment_of_the_parts(config: Config) -> None:
     path = stores.crawl.segment(report.folder, FETCHER).path
     with open_parquet(stores.storage, f"{path}/{SUBMISSIONS_NAME}", SUBMISSIONS_SCHEMA) as table:
         rows = [row for batch in table.batches(100) for row in batch.to_pylist()]
-    assert [(row["key"], row["domain"], row["token"], row["decision"], row["answer_ms"]) for row in rows] == [
+    assert [
+        (row["key"], row["domain"], row["token"], row["decision"], row["answer_ms"]) for row in rows
+    ] == [
         (None, None, "chat", "refused", 0),
         (key_of(f"{HOST}/1"), "a.example", "chat", "new", 12),
     ]
@@ -351,7 +404,9 @@ def test_a_salvage_keeps_the_submissions_that_can_be_read(config: Config, file: 
     assert check_segment(stores.storage, name.path) == []
 
 
-def test_memory_and_files_of_submissions_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_and_files_of_submissions_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     times = iter(range(0, 10_000, 200))
     log = SubmissionLog(tmp_path / "log", clock=lambda: float(next(times)))
     monkeypatch.setattr("crawl_lib.realtime.submissions.MOST", 5)

@@ -48,7 +48,12 @@ class Line:
         self.node = directory / "node"
         self.node.mkdir(exist_ok=True)
         with (directory / "lock").open("wb") as lock:
-            given = {"name": "live-0", "digest": "0" * 64, "log_path": directory / "log", "lock": lock.fileno()}
+            given = {
+                "name": "live-0",
+                "digest": "0" * 64,
+                "log_path": directory / "log",
+                "lock": lock.fileno(),
+            }
             self.process = start_fetcher(config, self.node, **given, **more)
         self.log = directory / "log"
         self.reader: LineReader[ToScheduler] = LineReader(ToScheduler, "the fetcher")
@@ -101,7 +106,9 @@ def web() -> Iterator[HostileWeb]:
 @contextlib.contextmanager
 def fetcher(directory: Path, **more: Any) -> Iterator[Line]:
     part_s = more.pop("part_s", 300.0)
-    line = Line(directory, make_config(directory, nodes=1, urls={"scope": "any"}, **more), part_s=part_s)
+    line = Line(
+        directory, make_config(directory, nodes=1, urls={"scope": "any"}, **more), part_s=part_s
+    )
     try:
         yield line
     finally:
@@ -117,19 +124,42 @@ HEAD = b"<html><head><title>A title</title><meta name=description content='What 
 HEAD += b"<meta property=og:image content=/a.png><meta property=og:image:width content=3>"
 
 
-def test_each_kind_of_answer_is_told_with_its_hop_and_its_target(tmp_path: Path, web: HostileWeb) -> None:
+def test_each_kind_of_answer_is_told_with_its_hop_and_its_target(
+    tmp_path: Path, web: HostileWeb
+) -> None:
     web.on("/page", lambda talk: page(talk, HEAD, b'Content-Type: text/html\r\nETag: "1"\r\n'))
     web.on("/moved", lambda talk: talk.reply("301 Moved", b"Location: /page\r\n", b""))
-    web.on("/meta", lambda talk: page(talk, HEAD + b"<meta http-equiv=refresh content='0; url=/page#x'>"))
-    web.on("/field", lambda talk: page(talk, b"", b"Content-Type: text/plain\r\nRefresh: 0; url=/page\r\n"))
-    web.on("/quiet", lambda talk: page(talk, HEAD + b"<meta name=robots content='noindex, nosnippet, noarchive'>"))
+    web.on(
+        "/meta",
+        lambda talk: page(talk, HEAD + b"<meta http-equiv=refresh content='0; url=/page#x'>"),
+    )
+    web.on(
+        "/field",
+        lambda talk: page(talk, b"", b"Content-Type: text/plain\r\nRefresh: 0; url=/page\r\n"),
+    )
+    web.on(
+        "/quiet",
+        lambda talk: page(
+            talk, HEAD + b"<meta name=robots content='noindex, nosnippet, noarchive'>"
+        ),
+    )
     with fetcher(tmp_path) as line:
         done = line.fetch(web.url("/page"))
         assert (done.hop.outcome, done.hop.status, done.hop.url) == ("ok", 200, web.url("/page"))
         sources = {"title": "html title", "description": "description", "image": "og:image"}
         image = {"url": web.url("/a.png"), "width": 3}
-        assert done.facts == {"title": "A title", "description": "What it is", "image": image, "sources": sources}
-        assert (done.mime, done.length, done.etag, done.attempts) == ("text/html", len(HEAD), '"1"', 1)
+        assert done.facts == {
+            "title": "A title",
+            "description": "What it is",
+            "image": image,
+            "sources": sources,
+        }
+        assert (done.mime, done.length, done.etag, done.attempts) == (
+            "text/html",
+            len(HEAD),
+            '"1"',
+            1,
+        )
         assert done.place is not None
         assert done.hop.time_ms > 1_600_000_000_000
         for path, how in (("/moved", "redirect"), ("/meta", "refresh"), ("/field", "refresh")):
@@ -139,14 +169,20 @@ def test_each_kind_of_answer_is_told_with_its_hop_and_its_target(tmp_path: Path,
             assert done.target.key == key_of(web.url("/page")).hex()
         quiet = line.fetch(web.url("/quiet"))
         del sources["description"]
-        assert (quiet.robots.noindex, quiet.robots.noarchive, quiet.robots.nosnippet) == (True, True, True)
+        assert (quiet.robots.noindex, quiet.robots.noarchive, quiet.robots.nosnippet) == (
+            True,
+            True,
+            True,
+        )
         assert quiet.facts == {"title": "A title", "image": image, "sources": sources}
         gone = line.fetch(web.url("/nothing"))
         assert (gone.hop.outcome, gone.retry_at, gone.target) == ("gone", None, None)
         assert sum(path == "/robots.txt" for path in web.paths()) == 1
 
 
-def test_records_lie_in_parts_whose_rows_are_still_to_be_made(tmp_path: Path, web: HostileWeb) -> None:
+def test_records_lie_in_parts_whose_rows_are_still_to_be_made(
+    tmp_path: Path, web: HostileWeb
+) -> None:
     with fetcher(tmp_path, part_s=0.3) as line:
         url = web.url("/ok")
         line.fetch(url)
@@ -165,7 +201,10 @@ def test_records_lie_in_parts_whose_rows_are_still_to_be_made(tmp_path: Path, we
 
 
 def test_what_is_not_granted_or_cancelled_is_refused(tmp_path: Path, web: HostileWeb) -> None:
-    with fetcher(tmp_path, fetch={"host_delay_s": 60.0, "allow_networks": ["127.0.0.0/8"], "robots": "ignore"}) as line:
+    with fetcher(
+        tmp_path,
+        fetch={"host_delay_s": 60.0, "allow_networks": ["127.0.0.0/8"], "robots": "ignore"},
+    ) as line:
         line.send(Grant(parts=((3, 5), (7, 7))))
         refused = line.hear(Refused, number=line.ask(web.url("/ok"), part=6))
         assert (refused.rule, refused.reason) == ("not_granted", "part 6")
@@ -175,14 +214,19 @@ def test_what_is_not_granted_or_cancelled_is_refused(tmp_path: Path, web: Hostil
         assert line.hear(Refused).rule == "cancelled"
         waits = line.ask(web.url("/ok?3"), part=5)
         line.process.stop()
-        assert [(one.id, one.rule) for one in line.rest() if isinstance(one, Refused)] == [(waits, "stopping")]
+        assert [(one.id, one.rule) for one in line.rest() if isinstance(one, Refused)] == [
+            (waits, "stopping")
+        ]
         assert line.process.forked.wait(LIMIT_S) == 0
     assert len(web.paths()) == 1
 
 
 def test_limits_and_conditions_of_one_url(tmp_path: Path, web: HostileWeb) -> None:
     web.on(
-        "/same", lambda talk: talk.reply("304 Not Modified" if b'If-None-Match: "1"' in talk.seen.head else "200 OK")
+        "/same",
+        lambda talk: talk.reply(
+            "304 Not Modified" if b'If-None-Match: "1"' in talk.seen.head else "200 OK"
+        ),
     )
     with fetcher(tmp_path) as line:
         assert line.fetch(web.url("/same"), etag='"1"').hop.outcome == "not_modified"
@@ -219,7 +263,10 @@ def test_a_picture_is_probed_by_its_beginning(tmp_path: Path, web: HostileWeb) -
         assert done.truncated == "length"
         done = line.fetch(web.url("/small"), is_probe=True)
         assert done.facts == {"type": "image/png", "width": 3, "height": 2, "length": len(PNG)}
-        assert line.fetch(web.url("/no-picture"), is_probe=True).facts == {"type": "text/html", "length": len(HEAD)}
+        assert line.fetch(web.url("/no-picture"), is_probe=True).facts == {
+            "type": "text/html",
+            "length": len(HEAD),
+        }
         line.process.stop()
         line.rest()
         (part,) = list_parts(live_spool(line.node, "live-0"))
@@ -244,7 +291,9 @@ def test_a_killed_fetcher_is_seen_at_its_socket_and_its_part_is_closed_by_the_ne
     part.require_log()
 
 
-def test_a_malformed_line_ends_the_fetcher_with_its_part_closed(tmp_path: Path, web: HostileWeb) -> None:
+def test_a_malformed_line_ends_the_fetcher_with_its_part_closed(
+    tmp_path: Path, web: HostileWeb
+) -> None:
     with fetcher(tmp_path) as line:
         line.fetch(web.url("/ok"))
         line.process.socket.sendall(b"nonsense\n")

@@ -39,7 +39,12 @@ def address_of(name: str) -> str:
 def sections(*there: Remote) -> dict[str, Any]:
     fetchers = [{"name": one.name, "address": one.address} for one in there]
     return {
-        "fetch": {"allow_networks": ["127.0.0.0/8"], "ip_delay_s": 0.0, "host_delay_s": 0.1, "robots": "ignore"},
+        "fetch": {
+            "allow_networks": ["127.0.0.0/8"],
+            "ip_delay_s": 0.0,
+            "host_delay_s": 0.1,
+            "robots": "ignore",
+        },
         "realtime": {"fetchers": fetchers, "certificates": str(there[0].home)},
     }
 
@@ -83,12 +88,18 @@ def test_urls_go_to_the_owner_of_their_part_and_after_a_loss_to_the_other(tmp_pa
 
 
 @pytest.mark.parametrize("has_ended", [True, False])
-def test_leases_are_given_back_once_the_fetcher_has_said_its_last_word(tmp_path: Path, has_ended: bool) -> None:
+def test_leases_are_given_back_once_the_fetcher_has_said_its_last_word(
+    tmp_path: Path, has_ended: bool
+) -> None:
     async def main() -> int:
         leases = Leases(lambda: SqlitePages(tmp_path / "pages.sqlite"))
         setup = Setup(config={}, digest="0" * 64)
         link = RemoteLink(
-            FetcherConfig("live-1", "127.0.0.1:1"), Identity(tmp_path, SCHEDULER), setup, leases, PageStore([])
+            FetcherConfig("live-1", "127.0.0.1:1"),
+            Identity(tmp_path, SCHEDULER),
+            setup,
+            leases,
+            PageStore([]),
         )
         await leases.renew(link._lessee)
         link.has_ended = has_ended
@@ -102,16 +113,24 @@ def test_leases_are_given_back_once_the_fetcher_has_said_its_last_word(tmp_path:
 
 def test_several_fetchers_with_delays_by_address_have_to_share_them(tmp_path: Path) -> None:
     fetchers = [{"name": name, "address": "127.0.0.1:1"} for name in sorted(NAMES)]
-    with pytest.raises(ConfigError, match=r"fetch\.ip_delay_s: several fetchers.*realtime\.share_turns: true"):
+    with pytest.raises(
+        ConfigError, match=r"fetch\.ip_delay_s: several fetchers.*realtime\.share_turns: true"
+    ):
         make_config(tmp_path, realtime={"fetchers": fetchers})
-    assert make_config(tmp_path, realtime={"fetchers": fetchers, "share_turns": True}).shares_addresses
+    assert make_config(
+        tmp_path, realtime={"fetchers": fetchers, "share_turns": True}
+    ).shares_addresses
     assert not make_config(tmp_path, realtime={"fetchers": fetchers[:1]}).shares_addresses
     with pytest.raises(ConfigError, match="'live-1' is taken"):
         make_config(tmp_path, fetch={"ip_delay_s": 0}, realtime={"fetchers": [fetchers[0]] * 2})
     with (
         pytest.raises(ConfigError, match="run `krake realtime certificates`"),
         running(
-            stores_of(tmp_path, realtime={"fetchers": fetchers[:1], "certificates": str(tmp_path / "none")}), Web()
+            stores_of(
+                tmp_path,
+                realtime={"fetchers": fetchers[:1], "certificates": str(tmp_path / "none")},
+            ),
+            Web(),
         ),
     ):
         pass

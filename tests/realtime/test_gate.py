@@ -54,7 +54,9 @@ def test_a_url_is_fetched_over_tls_while_the_grant_lasts(tmp_path: Path) -> None
         clock = talk.hear(Clock)
         talk.send(wanted(web.url("/ok")))
         assert talk.hear(Refused).rule == "not_granted"
-        talk.send(Grant(parts=(ALL_PARTS,), until_ms=clock.now_ms + 60_000), wanted(web.url("/ok"), 2))
+        talk.send(
+            Grant(parts=(ALL_PARTS,), until_ms=clock.now_ms + 60_000), wanted(web.url("/ok"), 2)
+        )
         assert talk.hear(Done).hop.status == 200
         talk.send(Grant(parts=(ALL_PARTS,), until_ms=clock.now_ms), wanted(web.url("/ok?2"), 3))
         assert talk.hear(Refused).rule == "not_granted"
@@ -67,7 +69,12 @@ def test_a_url_is_fetched_over_tls_while_the_grant_lasts(tmp_path: Path) -> None
 def test_urls_of_a_grant_that_ended_are_refused_unsent(tmp_path: Path) -> None:
     with HostileWeb() as web, remote(tmp_path) as there, there.connect() as connection:
         talk = Talk(connection)
-        talk.send(setup(tmp_path, fetch={"host_delay_s": 30.0, "allow_networks": ["127.0.0.0/8"], "robots": "ignore"}))
+        talk.send(
+            setup(
+                tmp_path,
+                fetch={"host_delay_s": 30.0, "allow_networks": ["127.0.0.0/8"], "robots": "ignore"},
+            )
+        )
         clock = talk.hear(Clock)
         talk.send(Grant(parts=(ALL_PARTS,), until_ms=clock.now_ms + 60_000), wanted(web.url("/ok")))
         talk.send(Grant(parts=((3, 3),), until_ms=clock.now_ms + 60_000))
@@ -98,7 +105,9 @@ def test_a_smaller_grant_is_heard_once_no_request_is_outside_of_it(tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["live-2", NAME])
-def test_a_fetchers_certificate_makes_no_scheduler(tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_fetchers_certificate_makes_no_scheduler(
+    tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
     heard = b""
     with remote(tmp_path) as there, there.connect(name) as connection, contextlib.suppress(OSError):
         connection.sendall(Hello(version=PROTOCOL_VERSION).to_line())
@@ -196,6 +205,11 @@ def test_certificates_are_made_once_and_not_readable_by_others(tmp_path: Path) -
 def test_the_fetcher_hears_of_no_key_server_and_no_folder(tmp_path: Path) -> None:
     config = make_config(tmp_path, nodes=1, urls={"scope": "any"})
     told = json.dumps(setup(tmp_path).config)
-    for secret in (*config.key_storage.servers, config.dfs_primary, config.queue.local_dir, str(tmp_path)):
+    for secret in (
+        *config.key_storage.servers,
+        config.dfs_primary,
+        config.queue.local_dir,
+        str(tmp_path),
+    ):
         assert secret not in told
     assert set(setup(tmp_path).config) < set(to_mapping(config))

@@ -26,7 +26,9 @@ ALL = ((0, 255),)
 
 def state(host: str, authority: str) -> HostState:
     now = time.time()
-    robots = RobotsRow(authority, "rules", b"User-agent: *\nDisallow: /secret\n", "", now, now + 3600)
+    robots = RobotsRow(
+        authority, "rules", b"User-agent: *\nDisallow: /secret\n", "", now, now + 3600
+    )
     return HostState(HostRow(host, now, 0.3, 0.1), BackOff(0.0, 0), robots)
 
 
@@ -43,7 +45,9 @@ def test_the_first_url_of_a_lease_brings_what_is_known(connect: Any) -> None:
         await news.keep(authority, known)
         await news.keep("http://b.example", known)
         assert await news.first(authority, 2) == {"is_first": True, "known": known}, "another lease"
-        assert (await news.first("http://b.example", 2))["known"] is None, "an answer tells of its own host only"
+        assert (await news.first("http://b.example", 2))["known"] is None, (
+            "an answer tells of its own host only"
+        )
         await store.put_host(authority, b"damaged")
         assert await news.first(authority, 3) == {"is_first": True}
         await store.close()
@@ -63,7 +67,12 @@ def test_hosts_without_news_are_forgotten(connect: Any) -> None:
 
 @pytest.mark.parametrize("is_known", [True, False])
 def test_a_new_owner_knows_robots_and_delay(tmp_path: Path, is_known: bool) -> None:
-    fetch = {"host_delay_s": 0.01, "max_crawl_delay_s": 0.6, "allow_networks": ["127.0.0.0/8"], "robots": "obey"}
+    fetch = {
+        "host_delay_s": 0.01,
+        "max_crawl_delay_s": 0.6,
+        "allow_networks": ["127.0.0.0/8"],
+        "robots": "obey",
+    }
     with ExitStack() as stack:
         web = stack.enter_context(HostileWeb())
         there = stack.enter_context(remote(tmp_path))

@@ -24,12 +24,19 @@ __all__ = ["edge"]
 HTML = b"Content-Type: text/html\r\n"
 WAYS = {
     "redirect": lambda talk, url: talk.reply("302 Found", b"Location: %s\r\n" % url, b""),
-    "refresh": lambda talk, url: talk.reply(headers=HTML, body=b"<meta http-equiv=refresh content='0; url=%s'>" % url),
-    "field": lambda talk, url: talk.reply(headers=b"%sRefresh: 0; url=%s\r\n" % (HTML, url), body=b"<p>"),
-    "image": lambda talk, url: talk.reply(headers=HTML, body=b"<meta property=og:image content='%s'>" % url),
+    "refresh": lambda talk, url: talk.reply(
+        headers=HTML, body=b"<meta http-equiv=refresh content='0; url=%s'>" % url
+    ),
+    "field": lambda talk, url: talk.reply(
+        headers=b"%sRefresh: 0; url=%s\r\n" % (HTML, url), body=b"<p>"
+    ),
+    "image": lambda talk, url: talk.reply(
+        headers=HTML, body=b"<meta property=og:image content='%s'>" % url
+    ),
     "moved-image": lambda talk, url: talk.reply(
         headers=HTML,
-        body=b"<meta property=og:image content='/redirect/%s'>" % talk.seen.path.rpartition("/")[2].encode(),
+        body=b"<meta property=og:image content='/redirect/%s'>"
+        % talk.seen.path.rpartition("/")[2].encode(),
     ),
 }
 
@@ -48,10 +55,15 @@ def with_image(client: Client, url: str) -> Any:
 @pytest.mark.parametrize("seed", range(2))
 def test_inner_addresses_are_refused_by_each_way(tmp_path: Path, edge: Edge, seed: int) -> None:
     draw = random.Random(seed)
-    inner = [edge.web.url(f"/{number}", host=spellings(draw.choice(edge.refused), draw)) for number in range(8)]
+    inner = [
+        edge.web.url(f"/{number}", host=spellings(draw.choice(edge.refused), draw))
+        for number in range(8)
+    ]
     for number, url in enumerate(inner):
         for way, answer in WAYS.items():
-            edge.web.on(f"/{way}/{number}", lambda talk, answer=answer, url=url: answer(talk, url.encode()))
+            edge.web.on(
+                f"/{way}/{number}", lambda talk, answer=answer, url=url: answer(talk, url.encode())
+            )
     config = make_config(
         tmp_path,
         nodes=1,
@@ -67,14 +79,19 @@ def test_inner_addresses_are_refused_by_each_way(tmp_path: Path, edge: Edge, see
     stores = open_stores(config)
     token = TokenFile(config.realtime.tokens).add("test", RIGHTS)
     with running(stores, fetcher_of(stores)) as service, Client(service, token) as client:
-        by_way = {way: [edge.web.url(f"/{way}/{number}", host=ALLOWED) for number in range(8)] for way in WAYS}
+        by_way = {
+            way: [edge.web.url(f"/{way}/{number}", host=ALLOWED) for number in range(8)]
+            for way in WAYS
+        }
         client.submit([*inner, *(url for urls in by_way.values() for url in urls)], "cards")
         for url in (*inner, *by_way["redirect"], *by_way["refresh"], *by_way["field"]):
             page = client.page(url, wait_s=30)
             assert page is not None
             assert page.document is not None
             assert page.document.outcome == "address_refused", (url, page.document)
-            assert client.fetch(url).outcome in {"address_refused", "redirect", "ok"}, "a bare fetch follows nothing"
+            assert client.fetch(url).outcome in {"address_refused", "redirect", "ok"}, (
+                "a bare fetch follows nothing"
+            )
         for url in (*by_way["image"], *by_way["moved-image"]):
             document = with_image(client, url)
             assert document.outcome == "ok"
@@ -82,7 +99,9 @@ def test_inner_addresses_are_refused_by_each_way(tmp_path: Path, edge: Edge, see
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_name_that_leads_to_an_inner_address_later_is_refused_then(tmp_path: Path, edge: Edge, seed: int) -> None:
+def test_a_name_that_leads_to_an_inner_address_later_is_refused_then(
+    tmp_path: Path, edge: Edge, seed: int
+) -> None:
     draw = random.Random(seed)
     first, asked = draw.randrange(1, 3), list[str]()
 
@@ -93,11 +112,21 @@ def test_a_name_that_leads_to_an_inner_address_later_is_refused_then(tmp_path: P
     async def script(found: Live) -> None:
         outcomes: list[str] = []
         for number in range(4):
-            found.submit(edge.web.url(f"/http10?{number}", host="a.test"), redirects=number % 2, later=number == 3)
+            found.submit(
+                edge.web.url(f"/http10?{number}", host="a.test"),
+                redirects=number % 2,
+                later=number == 3,
+            )
             outcomes = await found.all()
         assert set(outcomes[first:]) == {"address_refused"}
 
     steps = count()  # the clock hurries, so that each address is old at the next request
     config = replace(ONLY, robots="ignore", host_delay_s=0.0)
-    live(tmp_path, script, config, resolver=resolver, clock=lambda: time.monotonic() + 2.0 * next(steps))
+    live(
+        tmp_path,
+        script,
+        config,
+        resolver=resolver,
+        clock=lambda: time.monotonic() + 2.0 * next(steps),
+    )
     assert len(asked) > first

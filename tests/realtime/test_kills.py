@@ -29,7 +29,9 @@ def process(folder: Path, keys: list[str]) -> Iterator[tuple[subprocess.Popen[st
     """A service in a process, which is killed at the end."""
     command = [sys.executable, "-m", "tests.realtime.program", str(folder), *keys]
     environment = {**os.environ, "KRAKE_KEY_STORAGE_PASSWORD": PASSWORD}
-    running = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=environment)
+    running = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=environment
+    )
     try:
         assert running.stdout is not None
         yield running, running.stdout.readline().strip()
@@ -72,7 +74,11 @@ def lives(folder: Path, seed: int, number: int, keys: list[str]) -> None:
             with Client(url, token) as client:
                 for _ in range(rng.randrange(5, 15)):
                     urls = [_url(rng, life) for _ in range(rng.randrange(1, 20))]
-                    accepted |= {one.url for one in client.submit(urls) if one.decision in {"new", "waiting", "known"}}
+                    accepted |= {
+                        one.url
+                        for one in client.submit(urls)
+                        if one.decision in {"new", "waiting", "known"}
+                    }
                 if life == number:
                     _all_end(client, accepted, subscriber)
                     running.send_signal(signal.SIGTERM)
@@ -117,7 +123,9 @@ def test_a_killed_key_server_comes_back_and_nothing_is_lost(tmp_path: Path) -> N
         keys = [new_database(server), server.server]
         with process(tmp_path, keys) as (_, service), Client(service, token) as client:
             urls = [f"http://{number}.example/r/7/{number}" for number in range(30)]
-            while not any(one.decision == "new" for one in client.submit(urls)):  # the table is being made
+            while not any(
+                one.decision == "new" for one in client.submit(urls)
+            ):  # the table is being made
                 pass
             server.kill()
             with pytest.raises(BusyError, match="503"):

@@ -13,7 +13,15 @@ from crawl_lib.config import FetchConfig
 from crawl_lib.fetch import HostStore
 from crawl_lib.fetch.hoststore import HostRow
 from crawl_lib.realtime.held import Held
-from crawl_lib.realtime.leases import GRANT_S, LEASE_S, SEEN_S, LeaseTable, Lessee, ranges_of, wanted_parts
+from crawl_lib.realtime.leases import (
+    GRANT_S,
+    LEASE_S,
+    SEEN_S,
+    LeaseTable,
+    Lessee,
+    ranges_of,
+    wanted_parts,
+)
 from crawl_lib.realtime.pages import PARTS, PageServer, part_of
 from crawl_lib.realtime.pages_sqlite import SqlitePages
 from crawl_lib.realtime.protocol import Grant
@@ -46,7 +54,9 @@ def set_clock(server: PageServer, now_ms: int) -> None:
     server.NOW = str(now_ms)
 
 
-def test_a_lease_is_taken_renewed_lapses_and_is_given_back(connect: Callable[..., PageServer]) -> None:
+def test_a_lease_is_taken_renewed_lapses_and_is_given_back(
+    connect: Callable[..., PageServer],
+) -> None:
     one, other = connect(), connect()
     tables, lessees = (LeaseTable(one), LeaseTable(other)), [Lessee(name) for name in NAMES]
 
@@ -60,7 +70,9 @@ def test_a_lease_is_taken_renewed_lapses_and_is_given_back(connect: Callable[...
     assert set(first.values()) == {began}
     assert renew(1, began + 100) == {}, "all is leased"
     both = set(wanted_parts(NAMES[0], TWO))
-    assert renew(0, began + 500) == dict.fromkeys(both, began), "only what it should have is renewed"
+    assert renew(0, began + 500) == dict.fromkeys(both, began), (
+        "only what it should have is renewed"
+    )
     assert renew(1, began + ms(LEASE_S)) == {}, "the lease has not ended yet"
     taken = renew(1, began + ms(LEASE_S) + 1)
     assert set(taken) == set(range(PARTS)) - both
@@ -88,11 +100,15 @@ def test_the_newest_line_alone_renews_with_new_epochs(connect: Callable[..., Pag
     assert table.renew(first) == {}, "another line has replaced this one"
     table.give_back(first)
     assert table.renew(second) == new, "what an older line gives back is not its own any more"
-    assert all(epoch > began + 100 for epoch in table.renew(first).values()), "the living line comes again"
+    assert all(epoch > began + 100 for epoch in table.renew(first).values()), (
+        "the living line comes again"
+    )
     assert table.renew(second) == {}
 
 
-def test_parts_that_a_fetcher_asks_no_more_are_free_at_once(connect: Callable[..., PageServer]) -> None:
+def test_parts_that_a_fetcher_asks_no_more_are_free_at_once(
+    connect: Callable[..., PageServer],
+) -> None:
     server = connect()
     table, first, second = LeaseTable(server), Lessee(NAMES[0]), Lessee(NAMES[1])
     began = 1_800_000_000_000
@@ -111,13 +127,17 @@ def test_parts_that_a_fetcher_asks_no_more_are_free_at_once(connect: Callable[..
 
 def test_a_table_of_members_without_lines_is_made_anew(connect: Callable[..., PageServer]) -> None:
     server = connect()
-    server._changed("CREATE TABLE krakemembers (fetcher CHAR(64) NOT NULL PRIMARY KEY, seen_ms BIGINT NOT NULL)")
+    server._changed(
+        "CREATE TABLE krakemembers (fetcher CHAR(64) NOT NULL PRIMARY KEY, seen_ms BIGINT NOT NULL)"
+    )
     server._changed("INSERT INTO krakemembers VALUES ('live-1', 1)")
     first, second = Lessee(NAMES[0]), Lessee(NAMES[1])
     table = LeaseTable(server)
     assert len(table.renew(first)) == PARTS
     assert LeaseTable(connect()).renew(second) == {}, "all is leased"
-    assert set(table.renew(first)) == set(wanted_parts(NAMES[0], TWO)), "the second scheduler kept the table"
+    assert set(table.renew(first)) == set(wanted_parts(NAMES[0], TWO)), (
+        "the second scheduler kept the table"
+    )
 
 
 @dataclass
@@ -172,7 +192,9 @@ class World:
             self.renew(fetcher)
             if fetcher.is_alive and self.now_ms >= fetcher.stopped_until_ms:
                 self.hear(fetcher)
-        owners = [one for one in self.fetchers if one.is_alive and self.now_ms >= one.stopped_until_ms]
+        owners = [
+            one for one in self.fetchers if one.is_alive and self.now_ms >= one.stopped_until_ms
+        ]
         sending = [one.name for one in owners if one.held.may_send(HOST)]
         assert len(sending) <= 1, f"{self.now_ms}: {sending}"
         self.requests += [(self.now_ms, name) for name in sending]
@@ -188,7 +210,12 @@ class World:
             held = self.table.renew(fetcher.lessee)
             unowned = ranges_of(fetcher.lessee.unowned & held.keys())
             fetcher.sent, fetcher.parts = fetcher.sent + 1, frozenset(held)
-            grant = Grant(parts=ranges_of(held), until_ms=clock_ms + ms(GRANT_S), unowned=unowned, number=fetcher.sent)
+            grant = Grant(
+                parts=ranges_of(held),
+                until_ms=clock_ms + ms(GRANT_S),
+                unowned=unowned,
+                number=fetcher.sent,
+            )
             earlier_ms = fetcher.granted[-1][0] if fetcher.granted else 0
             fetcher.granted.append((max(earlier_ms, self.now_ms + self.delay_ms()), grant))
 
@@ -240,7 +267,9 @@ def test_a_host_never_has_two_fetchers(tmp_path: Path, seed: int) -> None:
         if before[1] != after[1]
     ]
     assert changes
-    assert all(after[0] - before[0] >= 500 for before, after in changes), "a new owner waits the host's delay first"
+    assert all(after[0] - before[0] >= 500 for before, after in changes), (
+        "a new owner waits the host's delay first"
+    )
     assert next(at for at, _ in world.requests if at > quiet_from) - quiet_from <= 8000
     world.server.close()
     world.store.close()

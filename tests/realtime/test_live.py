@@ -32,18 +32,30 @@ def live_config(folder: Path, **sections: dict[str, object]) -> Config:
     given = {
         "urls": {"scope": "any"},
         "frontier": {"order": "crawldb"},
-        "realtime": {"listen": "127.0.0.1:0", "tokens": str(folder / "tokens.json"), "give_up_s": 5.0},
+        "realtime": {
+            "listen": "127.0.0.1:0",
+            "tokens": str(folder / "tokens.json"),
+            "give_up_s": 5.0,
+        },
         **sections,
     }
     return make_config(folder, nodes=1, **given)
 
 
 @contextmanager
-def service(folder: Path, capsys: pytest.CaptureFixture[str], **sections: dict[str, object]) -> Iterator[Live]:
+def service(
+    folder: Path, capsys: pytest.CaptureFixture[str], **sections: dict[str, object]
+) -> Iterator[Live]:
     config = write_config(live_config(folder, **sections), folder)
     assert krake(["--config", str(config), "realtime", "tokens", "--add", f"t{os.getpid()}"]) == 0
     token = capsys.readouterr().out.strip()
-    command = [str(Path(sys.executable).with_name("krake")), "--config", str(config), "serve", "realtime"]
+    command = [
+        str(Path(sys.executable).with_name("krake")),
+        "--config",
+        str(config),
+        "serve",
+        "realtime",
+    ]
     with (folder / "log").open("ab") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
     assert process.stdout is not None
@@ -81,7 +93,10 @@ class Live:
                     names = [str(link.readlink()) for link in (folder / "fd").iterdir()]
                 except OSError:
                     continue
-                if any(str(self.folder / "queue") in name and name.endswith(".warc.gz") for name in names):
+                if any(
+                    str(self.folder / "queue") in name and name.endswith(".warc.gz")
+                    for name in names
+                ):
                     found.append(int(folder.name))
         return found
 
@@ -93,13 +108,22 @@ def test_the_command_fetches_follows_and_stops(tmp_path: Path, web: HostileWeb, 
     web.on(
         "/meta",
         lambda talk: talk.reply(
-            headers=b"Content-Type: text/html\r\n", body=b"<meta http-equiv=refresh content='0; url=/page'>"
+            headers=b"Content-Type: text/html\r\n",
+            body=b"<meta http-equiv=refresh content='0; url=/page'>",
         ),
     )
     with service(tmp_path, capsys) as live:
         document = live.document(web.url("/moved"))
-        assert [hop.url for hop in document.hops] == [web.url("/moved"), web.url("/meta"), web.url("/page")]
-        assert (document.outcome, document.status, document.facts["title"]) == ("ok", 200, "A title")
+        assert [hop.url for hop in document.hops] == [
+            web.url("/moved"),
+            web.url("/meta"),
+            web.url("/page"),
+        ]
+        assert (document.outcome, document.status, document.facts["title"]) == (
+            "ok",
+            200,
+            "A title",
+        )
         assert document.warc is not None
         assert live.document(web.url("/nothing")).outcome == "gone"
         assert live.document(web.url("/hang-in-body")).outcome == "timeout"
@@ -116,7 +140,9 @@ def test_the_command_fetches_follows_and_stops(tmp_path: Path, web: HostileWeb, 
         assert not live.fetchers()
 
 
-def test_a_killed_service_leaves_no_fetcher_and_loses_no_url(tmp_path: Path, web: HostileWeb, capsys) -> None:
+def test_a_killed_service_leaves_no_fetcher_and_loses_no_url(
+    tmp_path: Path, web: HostileWeb, capsys
+) -> None:
     is_open, is_asked = threading.Event(), threading.Event()
 
     def hold(talk):

@@ -19,7 +19,16 @@ from tests.realtime.test_service import running
 
 WEB = SynthWeb(seed=42, sites=8, pages_per_site=10)
 URLS = 500
-OWN = {"time", "duration_ms", "attempts", "retry_at", "metadata", "warc_file", "warc_offset", "warc_length"}
+OWN = {
+    "time",
+    "duration_ms",
+    "attempts",
+    "retry_at",
+    "metadata",
+    "warc_file",
+    "warc_offset",
+    "warc_length",
+}
 """The columns that may differ: times, durations, attempts, the list, and the place of the record."""
 COMPARED = sorted(set(PAGES_SCHEMA.names) - OWN)
 
@@ -42,7 +51,11 @@ def by_service(config: Config, urls: Sequence[str]) -> Result:
     token = TokenFile(config.realtime.tokens).add("test", RIGHTS)
     with running(stores, fetcher_of(stores)) as service, Client(service, token) as client:
         for start in range(0, len(urls), 300):
-            assert {one.decision for one in client.submit(urls[start : start + 300])} <= {"new", "waiting", "known"}
+            assert {one.decision for one in client.submit(urls[start : start + 300])} <= {
+                "new",
+                "waiting",
+                "known",
+            }
         for url in urls:
             page = client.page(url, wait_s=60)
             assert page is not None

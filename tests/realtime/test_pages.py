@@ -60,7 +60,9 @@ def test_a_document_ends_the_wait_until_it_is_too_old(connect):
     known = pages.submit([wish("a"), wish("b")])
     assert not known[key("a")].is_open, "the policy says that the document is good for a day"
     assert known[key("b")].is_open, "the document was good for no time"
-    assert pages.read([key("a"), key("b")])[key("b")].data == b"{}", "the old document stays until there is a new one"
+    assert pages.read([key("a"), key("b")])[key("b")].data == b"{}", (
+        "the old document stays until there is a new one"
+    )
 
 
 @pytest.mark.parametrize(("max_age_ms", "is_due"), [(-1, True), (DAY_MS, False), (None, False)])
@@ -71,7 +73,9 @@ def test_a_submission_may_ask_for_a_younger_document(connect, max_age_ms, is_due
     renewed = Wish(key("a"), 7, b'{"policy":"new"}', max_age_ms=max_age_ms)
     row = pages.submit([renewed])[key("a")]
     assert row.is_open is is_due
-    assert (row.request == b'{"policy":"new"}') is is_due, "the submission that made the row due counts"
+    assert (row.request == b'{"policy":"new"}') is is_due, (
+        "the submission that made the row due counts"
+    )
 
 
 def test_a_lower_epoch_and_a_deleted_row_stay_unwritten(connect):
@@ -93,7 +97,10 @@ def test_a_redirect_waits_for_its_target_and_is_not_due(connect):
     assert (rows[key("a")].due_ms, rows[key("a")].waits_for) == (None, key("target"))
     assert rows[key("a")].request == b'{"hop":1}'
     assert {row.key for row in pages.waiters([key("target")])} == {key("a"), key("b")}
-    first, second = pages.waiting(b"", b"", 1), pages.waiting(key("target"), min(key("a"), key("b")), 5)
+    first, second = (
+        pages.waiting(b"", b"", 1),
+        pages.waiting(key("target"), min(key("a"), key("b")), 5),
+    )
     assert [row.key for row in first + second] == sorted([key("a"), key("b")])
     pages.finish([done("a"), done("b"), done("target")])
     assert pages.waiters([key("target")]) == []
@@ -204,7 +211,9 @@ class TestOverlap:
 
     @staticmethod
     def _wait_until_blocked(mariadb):
-        while not mariadb.run("SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"):
+        while not mariadb.run(
+            "SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
+        ):
             threading.Event().wait(0.005)
 
     def test_a_writer_that_is_blocked_for_long_is_told_so_and_its_time_is_gone(self, mariadb):

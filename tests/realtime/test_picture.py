@@ -72,10 +72,13 @@ def hostile(kind: str, size: int) -> bytes:
     item = struct.pack(">HHH", 1, 0, 65_535)  # 65,535 extents of no bytes
     rng = random.Random(size)
     return {
-        "iloc": AVIF + box(b"meta", bytes(4) + box(b"iloc", bytes(6) + b"\xff\xff" + item * (size // 6)) + ISPE),
+        "iloc": AVIF
+        + box(b"meta", bytes(4) + box(b"iloc", bytes(6) + b"\xff\xff" + item * (size // 6)) + ISPE),
         "boxes": AVIF + box(b"meta", bytes(4) + box(b"free", b"") * (size // 8)),
         "properties": AVIF
-        + box(b"meta", bytes(4) + box(b"iprp", box(b"ipco", box(b"ispe", bytes(12)) * (size // 20)))),
+        + box(
+            b"meta", bytes(4) + box(b"iprp", box(b"ipco", box(b"ispe", bytes(12)) * (size // 20)))
+        ),
         "digits": b"P3 " + b"1" * size,
         "fill": jpeg(b"\xff" * size),
         "segments": jpeg(segment(0xE0, b"") * (size // 4)),
@@ -88,7 +91,20 @@ def hostile(kind: str, size: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "kind", ["iloc", "boxes", "properties", "digits", "fill", "segments", "restarts", "tags", "jp2", "svg", "random"]
+    "kind",
+    [
+        "iloc",
+        "boxes",
+        "properties",
+        "digits",
+        "fill",
+        "segments",
+        "restarts",
+        "tags",
+        "jp2",
+        "svg",
+        "random",
+    ],
 )
 def test_hostile_pictures_take_linear_time(kind: str) -> None:
     """64 KB take at most as long as reading each byte by a call of its own."""

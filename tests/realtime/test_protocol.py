@@ -26,11 +26,20 @@ from crawl_lib.realtime.protocol import (
 
 KEY = "0a" * 20
 HELLO = Hello(version=protocol.PROTOCOL_VERSION, name="live-0")
-HOP = Hop(url="http://a.example/", key=KEY, outcome="redirect", status=301, time_ms=1_795_000_000_000, duration_ms=12)
+HOP = Hop(
+    url="http://a.example/",
+    key=KEY,
+    outcome="redirect",
+    status=301,
+    time_ms=1_795_000_000_000,
+    duration_ms=12,
+)
 
 
 def fetch(**fields: object) -> Fetch:
-    return msgspec.convert({"type": "fetch", "id": 1, "url": "http://a.example/", "key": KEY, **fields}, Fetch)
+    return msgspec.convert(
+        {"type": "fetch", "id": 1, "url": "http://a.example/", "key": KEY, **fields}, Fetch
+    )
 
 
 def reader(kind: object = ToScheduler) -> LineReader[object]:
@@ -42,17 +51,38 @@ def reader(kind: object = ToScheduler) -> LineReader[object]:
     [
         (ToFetcher, Grant(parts=((0, 127), (200, 255)))),
         (ToFetcher, fetch()),
-        (ToFetcher, fetch(later=True, left_s=2.5, mime_types=["text/html"], via=KEY, etag='"a\n"', is_probe=True)),
+        (
+            ToFetcher,
+            fetch(
+                later=True,
+                left_s=2.5,
+                mime_types=["text/html"],
+                via=KEY,
+                etag='"a\n"',
+                is_probe=True,
+            ),
+        ),
         (ToFetcher, Cancel(id=7)),
         (ToScheduler, Body(id=7, is_head=True, data=bytes(range(256)))),
-        (ToScheduler, Done(id=7, hop=HOP, target=PageTarget(url="http://b.example/", key=KEY, how="refresh"))),
-        (ToScheduler, Done(id=7, hop=HOP, facts={"title": "\u2028\U0001f600"}, robots=Robots(noindex=True))),
-        (ToScheduler, Done(id=7, hop=HOP, place=Place(warc="krake-0.warc.gz", offset=9, length=1 << 33))),
+        (
+            ToScheduler,
+            Done(id=7, hop=HOP, target=PageTarget(url="http://b.example/", key=KEY, how="refresh")),
+        ),
+        (
+            ToScheduler,
+            Done(id=7, hop=HOP, facts={"title": "\u2028\U0001f600"}, robots=Robots(noindex=True)),
+        ),
+        (
+            ToScheduler,
+            Done(id=7, hop=HOP, place=Place(warc="krake-0.warc.gz", offset=9, length=1 << 33)),
+        ),
         (ToScheduler, Refused(id=7, rule="not_granted", reason="part 3", retry_at=1_795_000_000)),
         (ToScheduler, ClosedPart(name="krake-live-0-00001", pages=3)),
     ],
 )
-def test_a_message_arrives_as_it_was_sent_in_pieces_of_any_size(kind: object, message: protocol.Message) -> None:
+def test_a_message_arrives_as_it_was_sent_in_pieces_of_any_size(
+    kind: object, message: protocol.Message
+) -> None:
     line = message.to_line()
     assert line.count(b"\n") == 1
     for size in (1, 7, len(line)):
@@ -101,7 +131,9 @@ def test_messages_before_a_malformed_line_are_read() -> None:
         next(messages)
 
 
-@pytest.mark.parametrize("first", [Refused(id=1, rule="a"), Hello(version=protocol.PROTOCOL_VERSION + 1)])
+@pytest.mark.parametrize(
+    "first", [Refused(id=1, rule="a"), Hello(version=protocol.PROTOCOL_VERSION + 1)]
+)
 def test_the_first_line_is_a_hello_of_our_version(first: protocol.Message) -> None:
     with pytest.raises(ProtocolError):
         list(reader().feed(first.to_line()))

@@ -24,26 +24,40 @@ from tests.web.hostile import HostileWeb
 
 
 def test_the_longest_domain_counts_before_the_config() -> None:
-    rates = [Rate(domain="example.org", delay_s=10.0), Rate(domain="www.example.org", connections=3)]
+    rates = [
+        Rate(domain="example.org", delay_s=10.0),
+        Rate(domain="www.example.org", connections=3),
+    ]
     config = rated(FetchConfig(host_delay_s=1.0), rates)
-    assert [limits_of(config, host)[0] for host in ("a.example.org", "www.example.org", "b.test")] == [10.0, 1.0, 1.0]
+    assert [
+        limits_of(config, host)[0] for host in ("a.example.org", "www.example.org", "b.test")
+    ] == [10.0, 1.0, 1.0]
     assert limits_of(config, "www.example.org")[1] == 3
     blocked = [Rate(domain="example.org", is_blocked=True)]
-    assert [is_blocked(blocked, host) for host in ("example.org", "a.example.org", "notexample.org")] == [1, 1, 0]
+    assert [
+        is_blocked(blocked, host) for host in ("example.org", "a.example.org", "notexample.org")
+    ] == [1, 1, 0]
 
 
-@pytest.mark.parametrize("wrong", [{"domain": "a/b"}, {"domain": ""}, {"domain": "a.test", "delay_s": -1}])
+@pytest.mark.parametrize(
+    "wrong", [{"domain": "a/b"}, {"domain": ""}, {"domain": "a.test", "delay_s": -1}]
+)
 def test_unusable_rates_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         rate_of(wrong)
     assert rate_of({"domain": "B\u00fccher.test"}).domain == "xn--bcher-kva.test"
     with pytest.raises(InputError, match="remove one"):
-        require_few([Rate(domain=f"{number}.test") for number in range(MOST_RATES)], Rate(domain="a.test"))
+        require_few(
+            [Rate(domain=f"{number}.test") for number in range(MOST_RATES)], Rate(domain="a.test")
+        )
 
 
 def test_a_table_keeps_rates(connect: Any) -> None:
     pages = connect()
-    rates = (Rate(domain="a.test", delay_s=0.25), Rate(domain="b.test", connections=2, is_blocked=True))
+    rates = (
+        Rate(domain="a.test", delay_s=0.25),
+        Rate(domain="b.test", connections=2, is_blocked=True),
+    )
     for rate in rates:
         pages.set_rate(rate)
     assert pages.rates() == rates
@@ -52,7 +66,12 @@ def test_a_table_keeps_rates(connect: Any) -> None:
 
 
 def test_a_running_fetcher_goes_by_a_rate_at_once(tmp_path: Path) -> None:
-    fetch = {"host_delay_s": 30.0, "allow_networks": ["127.0.0.0/8"], "robots": "ignore", "ip_delay_s": 0.0}
+    fetch = {
+        "host_delay_s": 30.0,
+        "allow_networks": ["127.0.0.0/8"],
+        "robots": "ignore",
+        "ip_delay_s": 0.0,
+    }
     with HostileWeb() as web, remote(tmp_path) as there, there.connect() as connection:
         talk = Talk(connection)
         talk.send(setup(tmp_path, fetch=fetch))
@@ -75,7 +94,9 @@ def test_a_running_fetcher_goes_by_a_rate_at_once(tmp_path: Path) -> None:
 
 def test_the_api_sets_rates_and_the_service_goes_by_them(tmp_path: Path) -> None:
     async def test(served: Served) -> None:
-        answer = await served.client.put("/v1/rates", json={"domain": "a.example", "is_blocked": True})
+        answer = await served.client.put(
+            "/v1/rates", json={"domain": "a.example", "is_blocked": True}
+        )
         assert answer.json()["rates"] == [{"domain": "a.example", "is_blocked": True}]
         [decision] = await served.submit("http://www.a.example/")
         assert (decision["decision"], decision["rule"]) == ("refused", "blocked")
@@ -93,7 +114,9 @@ def test_the_api_sets_rates_and_the_service_goes_by_them(tmp_path: Path) -> None
     run(tmp_path, test)
 
 
-def test_the_command_sets_lists_and_removes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_sets_lists_and_removes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     config = str(write_config(make_config(tmp_path), tmp_path))
 
     def rates(*words: str) -> Any:

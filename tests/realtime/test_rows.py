@@ -49,15 +49,24 @@ def pages(stores: Stores) -> Iterator[PageServer]:
 
 
 def submit(pages: PageServer, *urls: str) -> None:
-    pages.submit([Wish(key_of(url), part_of(host_of(url)), request_bytes(Request(url=url))) for url in urls])
+    pages.submit(
+        [Wish(key_of(url), part_of(host_of(url)), request_bytes(Request(url=url))) for url in urls]
+    )
 
 
 def hop(url: str, time_ms: int = 4_000_000_000_000) -> Hop:
-    return Hop(url=url, key=key_of(url).hex(), outcome="ok", status=200, time_ms=time_ms, duration_ms=5)
+    return Hop(
+        url=url, key=key_of(url).hex(), outcome="ok", status=200, time_ms=time_ms, duration_ms=5
+    )
 
 
 def finish(pages: PageServer, url: str, *hops: str, **fields: object) -> None:
-    given = {"outcome": "ok", "final_url": (hops or (url,))[-1], "hops": [*map(hop, hops or (url,))], **fields}
+    given = {
+        "outcome": "ok",
+        "final_url": (hops or (url,))[-1],
+        "hops": [*map(hop, hops or (url,))],
+        **fields,
+    }
     pages.finish([Finished(key_of(url), encoded(Document(url=url, **given)), 1000, 1)])
 
 
@@ -107,7 +116,9 @@ class TestWhy:
     def test_a_crawl_without_the_table_says_nothing_of_it(self, stores: Stores) -> None:
         assert "realtime" not in explain(stores, A)
 
-    def test_a_server_that_cannot_be_asked_is_a_note(self, stores: Stores, pages: PageServer) -> None:
+    def test_a_server_that_cannot_be_asked_is_a_note(
+        self, stores: Stores, pages: PageServer
+    ) -> None:
         pages.close()
         pages.path.write_bytes(b"no data base at all" * 100)
         found = explain(stores, A)
@@ -121,7 +132,11 @@ class TestShow:
         submit(pages, A)
         finish(pages, A, facts={"title": "A title"})
         found = find_page(stores, A)
-        assert (found["url"], found["row"]["facts"]["title"], found["row"]["shares"]) == (A, "A title", 1)
+        assert (found["url"], found["row"]["facts"]["title"], found["row"]["shares"]) == (
+            A,
+            "A title",
+            1,
+        )
         with pytest.raises(InputError, match="krake realtime collect"):
             read_answer(stores, found)
 
@@ -135,7 +150,9 @@ class TestShow:
         assert "hops" in find_page(stores, A)["row"]
         assert "ended as ok" in explain(stores, A)["answer"]
 
-    def test_a_url_without_a_document_was_not_crawled(self, stores: Stores, pages: PageServer) -> None:
+    def test_a_url_without_a_document_was_not_crawled(
+        self, stores: Stores, pages: PageServer
+    ) -> None:
         submit(pages, A)
         with pytest.raises(InputError, match="was not crawled"):
             find_page(stores, A)
@@ -162,7 +179,9 @@ class TestForget:
         assert forget_rows(stores, [A], [], None, dry_run=False) is None
 
 
-def test_a_drop_takes_the_documents_that_came_by_the_page(stores: Stores, pages: PageServer) -> None:
+def test_a_drop_takes_the_documents_that_came_by_the_page(
+    stores: Stores, pages: PageServer
+) -> None:
     submit(pages, A, B, C, D)
     finish(pages, A, A, B)
     finish(pages, B)
@@ -172,14 +191,18 @@ def test_a_drop_takes_the_documents_that_came_by_the_page(stores: Stores, pages:
     assert set(pages.states([*map(key_of, (A, B, C, D))])) == {key_of(C), key_of(D)}
 
 
-def test_commands_say_how_many_rows_went(tmp_path: Path, stores: Stores, pages: PageServer, capsys) -> None:
+def test_commands_say_how_many_rows_went(
+    tmp_path: Path, stores: Stores, pages: PageServer, capsys
+) -> None:
     config = write_config(stores.config, tmp_path)
     submit(pages, A, B)
     finish(pages, A)
     finish(pages, B)
     assert krake(["--config", str(config), "forget", A, "--yes"]) == 0
     assert "deleted 1 row of krakepages" in capsys.readouterr().out
-    assert krake(["--config", str(config), "segment", "drop", B, "--yes", "--json"]) == 1, "no segment has it"
+    assert krake(["--config", str(config), "segment", "drop", B, "--yes", "--json"]) == 1, (
+        "no segment has it"
+    )
     assert json.loads(capsys.readouterr().out)["rows"] == 1
     assert krake(["--config", str(config), "why", A]) == 0
     assert "was not submitted" in capsys.readouterr().out
@@ -195,7 +218,9 @@ class TestEpochs:
         one.ensure()
         assert one.next_epoch() > epochs[-1]
 
-    def test_a_table_of_the_first_version_goes_on_above_its_epochs(self, connect: Callable[..., PageServer]) -> None:
+    def test_a_table_of_the_first_version_goes_on_above_its_epochs(
+        self, connect: Callable[..., PageServer]
+    ) -> None:
         pages = connect()
         submit(pages, A)
         pages.finish([Finished(key_of(A), b"{}", 1000, 1 << 50)])
@@ -210,7 +235,9 @@ class TestFill:
     def test_documents_are_as_the_service_wrote_them(self, tmp_path: Path, capsys) -> None:
         with HostileWeb() as web:
             page = b"<title>A title</title><meta name=description content=words><meta property=og:image content=/i.png>"
-            web.on("/page", lambda talk: talk.reply(headers=b"Content-Type: text/html\r\n", body=page))
+            web.on(
+                "/page", lambda talk: talk.reply(headers=b"Content-Type: text/html\r\n", body=page)
+            )
             web.on("/hop", lambda talk: talk.reply("301 Moved", b"Location: /page\r\n", b""))
             web.on("/moved", lambda talk: talk.reply("301 Moved", b"Location: /hop\r\n", b""))
             urls = [web.url(path) for path in ("/moved", "/hop", "/page", "/nothing")]
@@ -233,14 +260,18 @@ class TestFill:
         assert [essential(row) for row in after] == [essential(row) for row in before]
         assert fill_table(stores).filled == 0, "run again, it finds all rows"
 
-    def test_a_newer_row_stays_and_an_old_capture_is_left_out(self, stores: Stores, pages: PageServer) -> None:
+    def test_a_newer_row_stays_and_an_old_capture_is_left_out(
+        self, stores: Stores, pages: PageServer
+    ) -> None:
         submit(pages, A)
         finish(pages, A, facts={"title": "later"})
         fetch(stores.config, A, B)
         report = fill_table(stores)
         assert (report.captures, report.filled) == (2, 0), "captures of tests are years old"
 
-    def test_rows_go_to_servers_that_were_added(self, tmp_path: Path, stores: Stores, pages: PageServer) -> None:
+    def test_rows_go_to_servers_that_were_added(
+        self, tmp_path: Path, stores: Stores, pages: PageServer
+    ) -> None:
         urls = [f"http://{number}.example/" for number in range(20)]
         submit(pages, *urls)
         for url in urls[:10]:
@@ -255,7 +286,9 @@ class TestFill:
         second = connect_pages(both, None, both.servers[1])
         rows = second.read([*map(key_of, urls)])
         assert set(rows) == {*map(key_of, others)}
-        assert {key for key, row in rows.items() if row.is_open} == {key_of(url) for url in others if url in urls[10:]}
+        assert {key for key, row in rows.items() if row.is_open} == {
+            key_of(url) for url in others if url in urls[10:]
+        }
         second.close()
         assert fill_table(more).moved == 0
 
@@ -268,7 +301,9 @@ class TestFill:
         assert list(pages.path.parent.glob("*-pages.sqlite.damaged-*"))
         assert pages.states([key_of(A)]) == {}
 
-    def test_a_missing_file_is_not_made_by_a_question(self, stores: Stores, pages: PageServer) -> None:
+    def test_a_missing_file_is_not_made_by_a_question(
+        self, stores: Stores, pages: PageServer
+    ) -> None:
         pages.close()
         pages.path.unlink()
         with pytest.raises(KeyTablesError, match="krake realtime fill"):

@@ -53,7 +53,11 @@ def running(stores: Stores, fetcher: Web | Callable[[int], LinkedFetcher]) -> It
 
 
 def stores_of(tmp_path: Path, **sections: object) -> Stores:
-    return open_stores(make_config(tmp_path, queue={"lock_timeout_s": 0, "local_dir": str(tmp_path / "q")}, **sections))
+    return open_stores(
+        make_config(
+            tmp_path, queue={"lock_timeout_s": 0, "local_dir": str(tmp_path / "q")}, **sections
+        )
+    )
 
 
 def test_the_client_submits_reads_and_follows(tmp_path: Path) -> None:
@@ -80,7 +84,10 @@ def test_the_client_submits_reads_and_follows(tmp_path: Path) -> None:
 
 
 def test_a_service_that_is_away_or_busy_is_told_apart(tmp_path: Path) -> None:
-    with pytest.raises(KrakeError, match="does not answer"), Client("http://127.0.0.1:1", "token") as client:
+    with (
+        pytest.raises(KrakeError, match="does not answer"),
+        Client("http://127.0.0.1:1", "token") as client,
+    ):
         client.page(A)
     stores = stores_of(tmp_path, realtime={"max_waiting": 1})
     token, web = TokenFile(stores.config.realtime.tokens).add("test", RIGHTS), Web()
@@ -118,7 +125,9 @@ def test_a_second_service_of_a_node_is_refused_and_the_stop_is_quick(tmp_path: P
         ({"realtime": {"listen": "0.0.0.0:0"}}, "no tokens"),
     ],
 )
-def test_a_config_that_cannot_be_served_is_refused(tmp_path: Path, sections: dict, said: str) -> None:
+def test_a_config_that_cannot_be_served_is_refused(
+    tmp_path: Path, sections: dict, said: str
+) -> None:
     stores = stores_of(tmp_path, **sections)
     with pytest.raises(ConfigError, match=said):
         serve_realtime(stores, lambda lock: ThreadFetcher(Web()), print)

@@ -52,9 +52,15 @@ def test_a_thousand_submissions_of_a_url_are_one_fetch(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("url", "rule"),
-    [("ftp://a.example/", "scheme"), ("nothing", "invalid"), ("http://x.forbidden.example/", "rule")],
+    [
+        ("ftp://a.example/", "scheme"),
+        ("nothing", "invalid"),
+        ("http://x.forbidden.example/", "rule"),
+    ],
 )
-def test_what_the_crawl_refuses_is_refused_with_its_rule(tmp_path: Path, url: str, rule: str) -> None:
+def test_what_the_crawl_refuses_is_refused_with_its_rule(
+    tmp_path: Path, url: str, rule: str
+) -> None:
     async def test(served: Served) -> None:
         first, second = await served.submit(url, A)
         assert (first["decision"], first["rule"]) == ("refused", rule)
@@ -86,7 +92,9 @@ def test_a_chain_over_several_servers_ends_on_each(tmp_path: Path) -> None:
     urls = [f"http://{number}.example/" for number in range(9)]
     for one, other in pairwise(urls):
         web.answers[one] = lambda wanted, other=other: redirect(wanted, other)
-    servers = [lambda place=place: SqlitePages(tmp_path / f"{place}-pages.sqlite") for place in range(3)]
+    servers = [
+        lambda place=place: SqlitePages(tmp_path / f"{place}-pages.sqlite") for place in range(3)
+    ]
 
     async def test(served: Served) -> None:
         await served.submit(urls[0], urls[4])
@@ -100,7 +108,9 @@ def test_a_chain_over_several_servers_ends_on_each(tmp_path: Path) -> None:
 class TestTheTargetOfARedirect:
     """The wait for two transactions would cost each hop 20 ms."""
 
-    def test_is_fetched_before_its_row_is_written_and_ends_after(self, tmp_path: Path, monkeypatch) -> None:
+    def test_is_fetched_before_its_row_is_written_and_ends_after(
+        self, tmp_path: Path, monkeypatch
+    ) -> None:
         web = Web()
         web.answers[A] = lambda wanted: redirect(wanted, B)
 
@@ -125,7 +135,9 @@ class TestTheTargetOfARedirect:
 
         run(tmp_path, test, web)
 
-    def test_is_fetched_no_more_after_the_redirecting_url_was_deleted(self, tmp_path: Path, monkeypatch) -> None:
+    def test_is_fetched_no_more_after_the_redirecting_url_was_deleted(
+        self, tmp_path: Path, monkeypatch
+    ) -> None:
         web = Web()
         web.answers[A] = lambda wanted: redirect(wanted, B)
         web.hold(B)
@@ -138,7 +150,9 @@ class TestTheTargetOfARedirect:
             await served.submit(A)
             while web.urls != [A, B]:
                 await asyncio.sleep(0)
-            assert (await served.client.delete("/v1/pages", params={"url": A})).json() == {"deleted": 1}
+            assert (await served.client.delete("/v1/pages", params={"url": A})).json() == {
+                "deleted": 1
+            }
             while not web.cancelled:
                 await asyncio.sleep(0)
             while served.service.visits:
@@ -202,7 +216,9 @@ def test_a_chain_that_is_too_long_ends(tmp_path: Path) -> None:
         assert served.web.urls == urls[:4]
         await served.submit(*urls)
         for url in urls:
-            assert (await served.page(url))["state"] == "known", "whoever finishes a URL finishes all that wait"
+            assert (await served.page(url))["state"] == "known", (
+                "whoever finishes a URL finishes all that wait"
+            )
 
     run(tmp_path, test, web, fetch={"max_redirects": 3})
 
@@ -240,7 +256,9 @@ def test_a_visit_again_is_conditional_and_304_keeps_the_document(tmp_path: Path)
     run(tmp_path, test, web)
 
 
-def test_a_page_with_the_same_bytes_keeps_the_place_of_its_capture(tmp_path: Path, monkeypatch) -> None:
+def test_a_page_with_the_same_bytes_keeps_the_place_of_its_capture(
+    tmp_path: Path, monkeypatch
+) -> None:
     web, place = Web(), Place(warc="1.warc.gz", offset=7, length=9)
     web.answers[A] = lambda wanted: page(wanted, place=None if wanted.earlier else place)
 
@@ -256,15 +274,22 @@ def test_a_page_with_the_same_bytes_keeps_the_place_of_its_capture(tmp_path: Pat
         for _ in range(2):
             await served.submit(A, max_age_s=0)
             await served.page(A)
-        assert [wanted.earlier for wanted in web.asked] == ["", *[f"{place}, {first['captured_ms']}"] * 2]
+        assert [wanted.earlier for wanted in web.asked] == [
+            "",
+            *[f"{place}, {first['captured_ms']}"] * 2,
+        ]
 
     run(tmp_path, test, web)
 
 
 def test_a_failure_is_tried_again_when_it_says_so(tmp_path: Path) -> None:
     web = Web()
-    web.answers[A] = lambda wanted: Refused(id=wanted.id, rule="host_gave_up", reason="busy", retry_at=4_000_000_000)
-    web.answers[B] = lambda wanted: Refused(id=wanted.id, rule="host_gave_up", reason="busy", retry_at=1)
+    web.answers[A] = lambda wanted: Refused(
+        id=wanted.id, rule="host_gave_up", reason="busy", retry_at=4_000_000_000
+    )
+    web.answers[B] = lambda wanted: Refused(
+        id=wanted.id, rule="host_gave_up", reason="busy", retry_at=1
+    )
 
     async def test(served: Served) -> None:
         await served.submit(A, B)
@@ -324,7 +349,9 @@ def test_pages_of_a_site_share_the_probe_of_a_picture_behind_redirects(tmp_path:
             while "image" not in (document := (await served.page(url))["document"]):
                 await asyncio.sleep(0)
             assert document["image"] == {"url": image, "outcome": "ok", "width": 3}
-            assert [hop["url"] for hop in document["hops"]] == ([short, pages[0]] if url == short else [url])
+            assert [hop["url"] for hop in document["hops"]] == (
+                [short, pages[0]] if url == short else [url]
+            )
         probes = [wanted for wanted in web.asked if wanted.is_probe]
         assert [wanted.url for wanted in probes] == [image, target]
         assert all(wanted.later for wanted in probes), "pages come first"
@@ -335,10 +362,17 @@ def test_pages_of_a_site_share_the_probe_of_a_picture_behind_redirects(tmp_path:
 
 def test_forbidden_pictures_and_endless_redirects_of_pictures_are_told(tmp_path: Path) -> None:
     web = Web()
-    images = ["http://forbidden.example/1", "http://pictures.example/loop", "http://pictures.example/away", "ftp://x/"]
+    images = [
+        "http://forbidden.example/1",
+        "http://pictures.example/loop",
+        "http://pictures.example/away",
+        "ftp://x/",
+    ]
     outcomes = ["refused", "too_many_redirects", "refused", "refused"]
     for number, image in enumerate(images):
-        web.answers[f"{A}{number}"] = lambda wanted, image=image: page(wanted, facts={"image": {"url": image}})
+        web.answers[f"{A}{number}"] = lambda wanted, image=image: page(
+            wanted, facts={"image": {"url": image}}
+        )
     web.answers[images[1]] = lambda wanted: redirect(wanted, images[1])
     web.answers[images[2]] = lambda wanted: redirect(wanted, images[0])
 
@@ -358,19 +392,31 @@ def test_a_policy_limits_the_fetch_and_probes_the_picture(tmp_path: Path) -> Non
     image = "http://pictures.example/1.png"
     web.answers[A] = lambda wanted: page(wanted, facts={"title": "A", "image": {"url": image}})
     web.answers[image] = lambda wanted: page(wanted, facts={"width": 3, "height": 2})
-    policy = {"name": "cards", "image": "probe", "max_body_bytes": 1000, "mime_types": ["text/html"], "time_limit_s": 3}
+    policy = {
+        "name": "cards",
+        "image": "probe",
+        "max_body_bytes": 1000,
+        "mime_types": ["text/html"],
+        "time_limit_s": 3,
+    }
 
     async def test(served: Served) -> None:
         event = web.hold(image)
         await served.submit(A, policy="cards")
-        assert "image" not in (await served.page(A))["document"], "the document is there before the picture"
+        assert "image" not in (await served.page(A))["document"], (
+            "the document is there before the picture"
+        )
         changed = served.service.reader(key_of(A))
         event.set()
         await changed
         seen = (await served.page(A))["document"]["image"]
         assert seen == {"url": image, "outcome": "ok", "width": 3, "height": 2}
         first, second = web.asked
-        assert (first.max_body_bytes, first.mime_types, first.time_limit_s) == (1000, ("text/html",), 3)
+        assert (first.max_body_bytes, first.mime_types, first.time_limit_s) == (
+            1000,
+            ("text/html",),
+            3,
+        )
         assert (second.is_probe, second.via) == (True, key_of(A).hex())
 
     run(tmp_path, test, web, realtime={"policies": [policy]})
@@ -390,7 +436,9 @@ class TestDeath:
             monkeypatch.setattr(served.service, "_go_on", hold)
             waiting = Request(url=A, target=PageTarget(url=B, key=key_of(B).hex(), how="redirect"))
             await served.store.submit(Wish(key_of(A), 0, request_bytes(waiting)))
-            await served.store.follow(Followed(key_of(A), key_of(B), request_bytes(waiting), 1 << 60))
+            await served.store.follow(
+                Followed(key_of(A), key_of(B), request_bytes(waiting), 1 << 60)
+            )
             served.service.note_problem(KeyServerDownError("away"))
             await going_on.wait()
             await served.store.submit(Wish(key_of(C), 0, request_bytes(Request(url=C))))
@@ -400,7 +448,9 @@ class TestDeath:
 
         run(tmp_path, test)
 
-    def test_a_picture_is_probed_after_a_restart(self, connect, tmp_path: Path, monkeypatch) -> None:
+    def test_a_picture_is_probed_after_a_restart(
+        self, connect, tmp_path: Path, monkeypatch
+    ) -> None:
         """The row stays due until the probe has ended, and is known meanwhile. Only a restart begins the URL again."""
         image = "http://pictures.example/1.png"
         policy = {"realtime": {"policies": [{"name": "cards", "image": "probe"}]}}
@@ -436,7 +486,9 @@ class TestDeath:
         run(tmp_path, before, web_of(), connections=[connect], **policy)
         run(tmp_path, after, web_of(), connections=[connect], **policy)
 
-    def test_a_page_is_fetched_again_for_who_asks_before_its_picture_came(self, connect, tmp_path: Path) -> None:
+    def test_a_page_is_fetched_again_for_who_asks_before_its_picture_came(
+        self, connect, tmp_path: Path
+    ) -> None:
         web, image = Web(), "http://pictures.example/1.png"
         web.answers[A] = lambda wanted: page(wanted, facts={"image": {"url": image}})
 
@@ -449,9 +501,17 @@ class TestDeath:
             while web.urls.count(A) < 2:
                 await asyncio.sleep(0)
 
-        run(tmp_path, test, web, connections=[connect], realtime={"policies": [{"name": "cards", "image": "probe"}]})
+        run(
+            tmp_path,
+            test,
+            web,
+            connections=[connect],
+            realtime={"policies": [{"name": "cards", "image": "probe"}]},
+        )
 
-    def test_a_dead_fetcher_is_started_again_and_its_urls_are_asked_for_again(self, tmp_path: Path) -> None:
+    def test_a_dead_fetcher_is_started_again_and_its_urls_are_asked_for_again(
+        self, tmp_path: Path
+    ) -> None:
         web = Web()
         deaths = iter([None])
         web.answers[A] = lambda wanted: next(deaths, page(wanted))
@@ -466,7 +526,9 @@ class TestDeath:
 
         run(tmp_path, test, web)
 
-    def test_urls_that_come_before_the_death_is_known_wait_for_the_next_fetcher(self, tmp_path: Path) -> None:
+    def test_urls_that_come_before_the_death_is_known_wait_for_the_next_fetcher(
+        self, tmp_path: Path
+    ) -> None:
         """The transport is closed before the reader is told. uvloop's transport takes no line then."""
 
         async def test(served: Served) -> None:
@@ -474,7 +536,10 @@ class TestDeath:
             await served.page(A)
             line = served.service.link._writer
             assert line is not None
-            fetches = [asyncio.create_task(served.service.link.fetch(url=url, key=key_of(url).hex())) for url in (B, C)]
+            fetches = [
+                asyncio.create_task(served.service.link.fetch(url=url, key=key_of(url).hex()))
+                for url in (B, C)
+            ]
             line.transport.abort()
             assert [said.hop.outcome for said in await asyncio.gather(*fetches)] == ["ok", "ok"]
             assert served.web.started == 2
@@ -521,14 +586,20 @@ class TestDeath:
             request = redirect(served.web.asked[0] if served.web.asked else await _asked(served), B)
             row = await served.store.state(key_of(A))
             assert row is not None
-            waits = b'{"url":"%s","hop":{"url":"%s","key":"%s","outcome":"redirect"},"target":%s}' % (
-                A.encode(),
-                A.encode(),
-                key_of(A).hex().encode(),
-                b'{"url":"%s","key":"%s","how":"redirect"}' % (B.encode(), key_of(B).hex().encode()),
+            waits = (
+                b'{"url":"%s","hop":{"url":"%s","key":"%s","outcome":"redirect"},"target":%s}'
+                % (
+                    A.encode(),
+                    A.encode(),
+                    key_of(A).hex().encode(),
+                    b'{"url":"%s","key":"%s","how":"redirect"}'
+                    % (B.encode(), key_of(B).hex().encode()),
+                )
             )
             assert request.target is not None
-            await served.store.follow(Followed(key_of(A), key_of(B), waits, await served.store.epoch(key_of(A))))
+            await served.store.follow(
+                Followed(key_of(A), key_of(B), waits, await served.store.epoch(key_of(A)))
+            )
 
         async def second(served: Served) -> None:
             assert (await served.page(A))["document"]["final_url"] == B
@@ -602,7 +673,9 @@ def test_one_server_away_stops_its_urls_only(tmp_path: Path, monkeypatch) -> Non
         written = served.service.reader(key_of(high[0]))
         Second.is_away = False
         await written
-        assert (await served.page(high[0]))["document"]["outcome"] == "ok", "the document is written once it can be"
+        assert (await served.page(high[0]))["document"]["outcome"] == "ok", (
+            "the document is written once it can be"
+        )
 
     run(tmp_path, test, connections=[first, second])
 
@@ -615,12 +688,16 @@ class TestBackPressure:
                 served.web.hold(url)
             decisions = [(await served.submit(url))[0] for url in urls]
             names = [decision["decision"] for decision in decisions]
-            assert names == ["new"] * 7 + ["busy"] * 3, "a host's 7 URLs at 1 s each are more than 6 s"
+            assert names == ["new"] * 7 + ["busy"] * 3, (
+                "a host's 7 URLs at 1 s each are more than 6 s"
+            )
             assert decisions[3]["wait_s"] == 3.0
             assert decisions[-1]["retry_after_s"] == 7
             assert (await served.submit(urls[0]))[0]["decision"] == "waiting"
             assert (await served.submit(B))[0]["decision"] == "new"
-            assert (await served.client.get("/v1/pages", params={"url": urls[-1]})).status_code == 404
+            assert (
+                await served.client.get("/v1/pages", params={"url": urls[-1]})
+            ).status_code == 404
 
         run(tmp_path, test, realtime={"max_wait_s": 6.0})
 
@@ -672,7 +749,9 @@ def test_a_damaged_row_stops_no_other_and_is_fetched_anew(tmp_path: Path) -> Non
         assert (await served.submit(C))[0]["decision"] == "waiting"
         assert (await served.page(C))["document"]["outcome"] == "ok"
         await served.submit(B)
-        assert (await served.page(B))["document"]["outcome"] == "deleted", "the target's document cannot be read"
+        assert (await served.page(B))["document"]["outcome"] == "deleted", (
+            "the target's document cannot be read"
+        )
         await served.submit(A, max_age_s=0)
         assert (await served.page(A))["document"]["outcome"] == "ok"
         assert served.service.counts["rows_damaged"] > 0

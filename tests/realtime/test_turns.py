@@ -19,7 +19,17 @@ from crawl_lib.keys import SharedTurns, SqliteKeyServer
 from crawl_lib.realtime import Client, TokenFile, turns
 from crawl_lib.realtime.leases import wanted_parts
 from crawl_lib.realtime.pages import part_of
-from crawl_lib.realtime.protocol import ALL_PARTS, AskTurn, Clock, Done, Grant, LineReader, Setup, ToFetcher, Turn
+from crawl_lib.realtime.protocol import (
+    ALL_PARTS,
+    AskTurn,
+    Clock,
+    Done,
+    Grant,
+    LineReader,
+    Setup,
+    ToFetcher,
+    Turn,
+)
 from crawl_lib.realtime.remote import setup_of
 from crawl_lib.realtime.service import fetcher_of, make_turn_table
 from crawl_lib.realtime.tokens import RIGHTS
@@ -96,7 +106,9 @@ def test_two_fetchers_never_have_an_address_at_once(tmp_path: Path) -> None:
                 mine.ask(ask(now_ms=ahead_ms + round(1000 * time.monotonic())))
             for mine, line, ahead_ms in lines:
                 turn = await asyncio.wait_for(line.said.get(), 30)
-                spans.append((time.monotonic() + turn.wait_ms / 1000, (turn.until_ms - ahead_ms) / 1000))
+                spans.append(
+                    (time.monotonic() + turn.wait_ms / 1000, (turn.until_ms - ahead_ms) / 1000)
+                )
                 mine.close()
         return sorted(spans)
 
@@ -105,7 +117,9 @@ def test_two_fetchers_never_have_an_address_at_once(tmp_path: Path) -> None:
     assert second_end > second_begin
 
 
-def test_a_fetcher_that_asks_and_asks_is_parted_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fetcher_that_asks_and_asks_is_parted_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(turns, "MOST_ASKED", 2)
 
     async def main() -> None:
@@ -151,7 +165,9 @@ def test_after_an_error_of_a_key_server_the_next_line_begins_anew(tmp_path: Path
 
 
 def setup(tmp_path: Path) -> Setup:
-    return setup_of(make_config(tmp_path, fetch=FETCH, realtime={"share_turns": True}), "0" * 64, NAME)
+    return setup_of(
+        make_config(tmp_path, fetch=FETCH, realtime={"share_turns": True}), "0" * 64, NAME
+    )
 
 
 def test_a_fetcher_sends_nothing_without_a_turn(tmp_path: Path) -> None:
@@ -162,7 +178,10 @@ def test_a_fetcher_sends_nothing_without_a_turn(tmp_path: Path) -> None:
                 talk = Talk(connection)
                 talk.send(setup(tmp_path))
                 until_ms = talk.hear(Clock).now_ms + 60_000
-                talk.send(Grant(parts=(ALL_PARTS,), until_ms=until_ms, unowned=(ALL_PARTS,)), wanted(web.url("/ok")))
+                talk.send(
+                    Grant(parts=(ALL_PARTS,), until_ms=until_ms, unowned=(ALL_PARTS,)),
+                    wanted(web.url("/ok")),
+                )
                 asked = talk.hear(AskTurn)
                 assert asked.address == "127.0.0.1"
                 talk.send(Turn(address=asked.address, wait_ms=0, until_ms=asked.now_ms))
@@ -208,7 +227,9 @@ def test_two_fetchers_and_a_batch_crawl_keep_the_delay_of_an_address(
         monkeypatch.setattr(sys, "executable", python_of(tmp_path / "python", names.address))
         there = [stack.enter_context(remote(tmp_path, name)) for name in sorted(NAMES)]
         given = sections(*there)
-        stores = stores_of(tmp_path, fetch=FETCH, realtime={**given["realtime"], "share_turns": True})
+        stores = stores_of(
+            tmp_path, fetch=FETCH, realtime={**given["realtime"], "share_turns": True}
+        )
         token = TokenFile(stores.config.realtime.tokens).add("test", RIGHTS)
         node = stack.enter_context(shared(tmp_path))
         node.hear(0, {"ask": f"ip {ADDRESS}", "turns": 8, "start_s": 0.1})
@@ -229,7 +250,9 @@ def test_two_fetchers_and_a_batch_crawl_keep_the_delay_of_an_address(
                 assert page.document is not None
                 assert page.document.outcome == "ok"
 
-        while not all(any(one.place.spool.glob("krake-*")) for one in there):  # until both have their hosts
+        while not all(
+            any(one.place.spool.glob("krake-*")) for one in there
+        ):  # until both have their hosts
             fetch(1)
         fetch(3)
         log = web.log()
@@ -238,4 +261,6 @@ def test_two_fetchers_and_a_batch_crawl_keep_the_delay_of_an_address(
     assert len(starts) >= len(hosts) * next(numbers)
     assert min(after - before for before, after in pairwise(starts)) >= IP_DELAY_S - LATE_S
     ((_, span),) = told
-    assert starts[0] >= span["ends_s"] + IP_DELAY_S - LATE_S, "the batch crawl has the address first"
+    assert starts[0] >= span["ends_s"] + IP_DELAY_S - LATE_S, (
+        "the batch crawl has the address first"
+    )

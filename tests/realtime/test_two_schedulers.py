@@ -32,7 +32,9 @@ def shared(mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[s
     return {"servers": [mariadb.server], "database": new_database(mariadb), "user": "krake"}
 
 
-def test_the_second_scheduler_answers_and_takes_over(tmp_path: Path, shared: dict[str, Any]) -> None:
+def test_the_second_scheduler_answers_and_takes_over(
+    tmp_path: Path, shared: dict[str, Any]
+) -> None:
     with ExitStack() as stack:
         there = stack.enter_context(remote(tmp_path, "live-1"))
         web = stack.enter_context(HostileWeb())
@@ -52,11 +54,15 @@ def test_the_second_scheduler_answers_and_takes_over(tmp_path: Path, shared: dic
             second = stack.enter_context(Client(second_url, second_token))
             [decision] = second.submit([web.url("/ok?2")])
             assert decision.decision == "new"
-            assert second.page(web.url("/ok?2"), wait_s=30).document is not None, "the first has the fetcher"
+            assert second.page(web.url("/ok?2"), wait_s=30).document is not None, (
+                "the first has the fetcher"
+            )
             second.submit([web.url("/redirect/ok?3")])
             assert second.page(web.url("/ok?1")).document is not None
         second.submit([web.url("/ok?4")])
-        assert second.page(web.url("/ok?4"), wait_s=30).document is not None, "the second has the fetcher now"
+        assert second.page(web.url("/ok?4"), wait_s=30).document is not None, (
+            "the second has the fetcher now"
+        )
     assert len([path for path in web.paths() if path == "/ok?2"]) == 1
 
 
@@ -70,7 +76,9 @@ def test_a_document_of_an_older_epoch_changes_nothing(connect: Any) -> None:
     assert made_ms
     assert pages.written_ms(key("a"), 8) is None, "another scheduler has written since"
     pages.finish([Finished(key("waits"), b"9", DAY_MS, 0, made_ms)])
-    assert pages.read([key("waits")])[key("waits")].data == b"9", "a row of any owner gets what it waits for"
+    assert pages.read([key("waits")])[key("waits")].data == b"9", (
+        "a row of any owner gets what it waits for"
+    )
     pages.finish([Finished(key("waits"), b"older", DAY_MS, 0, made_ms)])
     assert pages.read([key("waits")])[key("waits")].data == b"9", "its document is younger by now"
 
@@ -88,7 +96,9 @@ def test_due_rows_are_counted_by_authority(mariadb: MariaDb) -> None:
     pages = mysql_pages(mariadb, new_database(mariadb))
     pages.ensure()
     urls = ["http://a.example/1?x", "http://a.example/2", "https://b.example:8443/"]
-    texts = [f'{{"url":"{url}","policy":"p","target":{{"url":"http://c.example/"}}}}' for url in urls]
+    texts = [
+        f'{{"url":"{url}","policy":"p","target":{{"url":"http://c.example/"}}}}' for url in urls
+    ]
     pages.submit([Wish(key(url), 7, text.encode()) for url, text in zip(urls, texts, strict=True)])
     assert pages.queues() == {"http://a.example": 2, "https://b.example:8443": 1}
     pages.close()
@@ -96,7 +106,11 @@ def test_due_rows_are_counted_by_authority(mariadb: MariaDb) -> None:
 
 def test_a_file_serves_one_scheduler(tmp_path: Path) -> None:
     config = make_config(tmp_path).key_storage
-    with only_scheduler(config), pytest.raises(ConfigError, match="several need MySQL"), only_scheduler(config):
+    with (
+        only_scheduler(config),
+        pytest.raises(ConfigError, match="several need MySQL"),
+        only_scheduler(config),
+    ):
         pass
     with only_scheduler(config):
         pass

@@ -35,14 +35,20 @@ def record(kind: str, url: str, block: bytes, version: str = "1.0", **headers: s
     }
     fields |= {name.replace("_", "-"): value for name, value in headers.items()}
     head = "".join(f"{name}: {value}\r\n" for name, value in fields.items() if value)
-    return f"WARC/{version}\r\n{head}Content-Length: {len(block)}\r\n\r\n".encode() + block + b"\r\n\r\n"
+    return (
+        f"WARC/{version}\r\n{head}Content-Length: {len(block)}\r\n\r\n".encode()
+        + block
+        + b"\r\n\r\n"
+    )
 
 
 def record_id(kind: str, url: str) -> str:
     return f"<urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, kind + url)}>"
 
 
-def answer(url: str, body: bytes, status: str = "200 OK", mime: str = "text/html", **more: str) -> bytes:
+def answer(
+    url: str, body: bytes, status: str = "200 OK", mime: str = "text/html", **more: str
+) -> bytes:
     block = f"HTTP/1.1 {status}\r\nContent-Type: {mime}\r\n\r\n".encode() + body
     return record("response", url, block, **({"Content_Type": f"{HTTP}response"} | more))
 
@@ -57,7 +63,11 @@ def archive(records: Sequence[bytes], *, compressed: bool = True) -> bytes:
 
 
 def pages_archive(
-    numbers: Sequence[int], *, compressed: bool = True, request_first: bool = False, version: str = "1.0"
+    numbers: Sequence[int],
+    *,
+    compressed: bool = True,
+    request_first: bool = False,
+    version: str = "1.0",
 ) -> bytes:
     """A warcinfo record, and request and response of each page."""
     records = [record("warcinfo", "", b"software: somebody's\r\n", version, WARC_Target_URI="")]
@@ -83,8 +93,15 @@ def odd_archive() -> bytes:
             answer("http://old.example/robots.txt", b"User-agent: *\n", mime="text/plain"),
             record("response", "dns:old.example", b"192.0.2.1", Content_Type="text/dns"),
             record("revisit", url, b""),
-            *(record(kind, f"{url}?{kind}", b"x") for kind in ("resource", "conversion", "metadata")),
-            answer("http://old.example/bad", b"came", WARC_Block_Digest="sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ"),
+            *(
+                record(kind, f"{url}?{kind}", b"x")
+                for kind in ("resource", "conversion", "metadata")
+            ),
+            answer(
+                "http://old.example/bad",
+                b"came",
+                WARC_Block_Digest="sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ",
+            ),
             answer("http://old.example/moved", b"", status="302 Found"),
             answer("http://old.example/gone", b"", status="404 Not Found"),
             answer("http://old.example/undated", b"", WARC_Date="yesterday"),
@@ -100,7 +117,11 @@ def arc_archive(numbers: Sequence[int]) -> bytes:
     for number in numbers:
         url, body = page(number)
         block = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n" + body
-        data += b"%b 192.0.2.1 20190306040353 text/html %d\n%b\n" % (url.encode(), len(block), block)
+        data += b"%b 192.0.2.1 20190306040353 text/html %d\n%b\n" % (
+            url.encode(),
+            len(block),
+            block,
+        )
     return data
 
 

@@ -68,7 +68,9 @@ def settled(half_done: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def kill(half_done: Path, directory: Path, step: str) -> Path:
     """Copy the crawl half done, and have its next round die at a step."""
     shutil.copytree(half_done, directory)
-    done = run_killed(["--config", str(directory / "krake.yml"), *RUN, "--iterations", str(ROUNDS + 1)], step)
+    done = run_killed(
+        ["--config", str(directory / "krake.yml"), *RUN, "--iterations", str(ROUNDS + 1)], step
+    )
     assert done.code == -9, (step, done)
     return directory
 
@@ -92,7 +94,9 @@ def copy(
 
     def make(kill_at: str | None = None) -> Krake:
         copied = tmp_path / "crawl"
-        if kill_at and kill_at.startswith("queue.move."):  # an open move knows its files from copies of them
+        if kill_at and kill_at.startswith(
+            "queue.move."
+        ):  # an open move knows its files from copies of them
             kill(half_done, copied, kill_at)
         else:
             shutil.copytree(killed(kill_at) if kill_at else settled, copied)

@@ -36,7 +36,9 @@ def copy_of(crawl: Result, directory: Path) -> Result:
         replace(
             config,
             dfs_primary=moved(config.dfs_primary),
-            key_storage=replace(config.key_storage, servers=tuple(map(moved, config.key_storage.servers))),
+            key_storage=replace(
+                config.key_storage, servers=tuple(map(moved, config.key_storage.servers))
+            ),
             queue=replace(config.queue, local_dir=moved(config.queue.local_dir)),
             scratch=replace(config.scratch, directory=moved(config.scratch.directory)),
         )
@@ -49,7 +51,9 @@ def stores_of(config: Config) -> Stores:
 
 def largest(crawl: Result) -> tuple[Path, SegmentRef]:
     """The segment with the most pages."""
-    path = max(crawl.segments(), key=lambda segment: pq.read_metadata(segment / "pages.parquet").num_rows)
+    path = max(
+        crawl.segments(), key=lambda segment: pq.read_metadata(segment / "pages.parquet").num_rows
+    )
     return path, stores_of(crawl.config).crawl.segment(path.parent.name, path.name)
 
 

@@ -46,7 +46,12 @@ from tests.repair.scenes import (
 )
 
 LOOKS = (("fsck", "--fast", "--json"), ("keys", "check"), ("status", "--json"), ("show", "0"))
-TABLES = (("crawldb", "stats"), ("linkdb", "dump"), ("linkdb", "dump", "--table", "ranks"), ("crawldb", "explain", "0"))
+TABLES = (
+    ("crawldb", "stats"),
+    ("linkdb", "dump"),
+    ("linkdb", "dump", "--table", "ranks"),
+    ("crawldb", "explain", "0"),
+)
 TIMES = 5
 """How often the advice of findings is followed until `krake fsck` has to be clean."""
 BY_PEOPLE = {("adopted", "data file"), ("adopted", "state")}
@@ -60,7 +65,11 @@ ADVICE = re.compile(
     r"|\bdelete (?:the folder )?([\w./-]+/[\w./-]+)"
     r"|\bmove (?:that file|it|its folder|(?:the folder )?([\w./-]+/[\w./-]+)) away"
 )
-EXPORT = (("export", "--label", LABEL), ("graph", "link", "--export", LABEL), ("graph", "finalize", "--export", LABEL))
+EXPORT = (
+    ("export", "--label", LABEL),
+    ("graph", "link", "--export", LABEL),
+    ("graph", "finalize", "--export", LABEL),
+)
 
 
 def run_here(words: list[str]) -> Done:
@@ -108,7 +117,13 @@ def _places(data: bytearray, rng: Random, count: int) -> list[int]:
     return sorted(rng.randint(0, len(data)) for _ in range(count))
 
 
-WAYS = {"bits": (_bits, 10), "cut": (_cut, 3), "empty": (_empty, 1), "zero": (_zero, 1), "swap": (_swap, 2)}
+WAYS = {
+    "bits": (_bits, 10),
+    "cut": (_cut, 3),
+    "empty": (_empty, 1),
+    "zero": (_zero, 1),
+    "swap": (_swap, 2),
+}
 WAYS["double"] = (_double, 2)
 
 
@@ -144,7 +159,10 @@ class Ground:
     def __init__(self, directory: Path, web: Serving, scenes: Sequence[Scene] = SCENES) -> None:
         self._directory, self._web = directory, web
         self.scenes = scenes
-        bases = {order: directory / f"base-{order}" for order in sorted({scene.order for scene in scenes})}
+        bases = {
+            order: directory / f"base-{order}"
+            for order in sorted({scene.order for scene in scenes})
+        }
         self.files: dict[str, dict[str, Kind]] = {}
         with impatient(directory / "python"):
             for order, base in bases.items():
@@ -187,7 +205,9 @@ class Ground:
             copy_scene(self._directory / scene.name, copy)
             trial.way = _damage(copy / trial.file, rng)
             with impatient(self._directory / "python"):
-                _Course(Krake(copy, run_here), scene, kind, trial, self).run(full=rng.random() < 0.2)
+                _Course(Krake(copy, run_here), scene, kind, trial, self).run(
+                    full=rng.random() < 0.2
+                )
         finally:
             shutil.rmtree(copy, ignore_errors=True)
         return trial
@@ -217,15 +237,26 @@ def _damage(path: Path, rng: Random) -> str:
         WAYS[way][0](data, rng)
         if data != before:
             path.write_bytes(data)
-            at = next((at for at, (old, new) in enumerate(zip(before, data, strict=False)) if old != new), len(data))
+            at = next(
+                (at for at, (old, new) in enumerate(zip(before, data, strict=False)) if old != new),
+                len(data),
+            )
             return f"{way} at {at} of {len(before)}"
 
 
 class _Course:
     """What is done to a damaged crawl."""
 
-    def __init__(self, krake: Krake, scene: Scene, kind: Kind, trial: Trial, ground: Ground) -> None:
-        self.krake, self.scene, self.kind, self.trial, self.ground = krake, scene, kind, trial, ground
+    def __init__(
+        self, krake: Krake, scene: Scene, kind: Kind, trial: Trial, ground: Ground
+    ) -> None:
+        self.krake, self.scene, self.kind, self.trial, self.ground = (
+            krake,
+            scene,
+            kind,
+            trial,
+            ground,
+        )
 
     def run(self, *, full: bool) -> None:
         trial = self.trial
@@ -243,7 +274,9 @@ class _Course:
             self._must_be_the_same()
         if found and not self._follow(found):
             return
-        if not self.trial.file.startswith("dfs/export/"):  # nothing of a crawl is decided by an export
+        if not self.trial.file.startswith(
+            "dfs/export/"
+        ):  # nothing of a crawl is decided by an export
             self._finish(named=bool(found))
 
     def _krake(self, *words: str) -> Done | None:
@@ -267,7 +300,11 @@ class _Course:
             self.trial.wrong.append(f"fsck fails: {done.err}")
             return []
         self.trial.acts += [f"repair: {line}" for line in done.json["done"]]
-        return [one for one in done.json["findings"] if one["severity"] != "note" or one["name"] in CHOICES]
+        return [
+            one
+            for one in done.json["findings"]
+            if one["severity"] != "note" or one["name"] in CHOICES
+        ]
 
     def _not_found_yet(self) -> set[str]:
         """URLs that no visited page links to: a repaired queue has another order, so others were visited so far."""
@@ -289,7 +326,9 @@ class _Course:
         name = self.trial.file
         if not (name.endswith(".parquet") and self.kind.name == "table of an export"):
             self.trial.wrong.append("not found")
-        elif pq.read_table(self.krake.directory / name) != pq.read_table(self.ground.place(self.scene) / name):
+        elif pq.read_table(self.krake.directory / name) != pq.read_table(
+            self.ground.place(self.scene) / name
+        ):
             self.trial.wrong.append("not found, and its rows are others")
 
     def _follow(self, found: list[dict[str, Any]]) -> bool:
@@ -307,29 +346,49 @@ class _Course:
                 return True
         if not found:
             return not self.trial.wrong
-        self.trial.wrong += [f"left: {one['name']}: {one['where']}: {one['problem']}; {one['repair']}" for one in found]
+        self.trial.wrong += [
+            f"left: {one['name']}: {one['where']}: {one['problem']}; {one['repair']}"
+            for one in found
+        ]
         return False
 
     def _carry_out(self, words: tuple[str, ...]) -> str:
         """Take away what is to be deleted or moved, or run a command; returns the error of one that fails."""
         directory = self.krake.directory
         if words[0] in ("delete", "move"):
-            path = next((path for path in (directory / "dfs" / words[1], directory / words[1]) if path.exists()), None)
+            path = next(
+                (
+                    path
+                    for path in (directory / "dfs" / words[1], directory / words[1])
+                    if path.exists()
+                ),
+                None,
+            )
             if path is None:
                 return ""
             inside = str(path.relative_to(directory))
             files = [path, *path.rglob("*")]
-            if words[0] == "delete" and (precious := [one.name for one in files if PRECIOUS.fullmatch(one.name)]):
+            if words[0] == "delete" and (
+                precious := [one.name for one in files if PRECIOUS.fullmatch(one.name)]
+            ):
                 self.trial.wrong.append(f"wrong advice: delete {inside} with {precious[0]}")
             shutil.rmtree(path) if path.is_dir() else path.unlink()
             self.trial.acts.append(f"{words[0]}: {inside}")
             return ""
         if words == ("segment", "drop"):
             words = (*words, self.ground.dropped[self.scene.order], "--yes")
-        words = tuple("\n".join(sorted(self.ground.seeds)) if word == "SEEDS" else word for word in words)
+        words = tuple(
+            "\n".join(sorted(self.ground.seeds)) if word == "SEEDS" else word for word in words
+        )
         done = self._krake(*words)
-        error = next((line for line in done.err.splitlines() if line.startswith("krake: ")), "") if done else ""
-        self.trial.acts.append(f"did {' '.join(words)[:80]}" + (f": {error[:300]}" if error else ""))
+        error = (
+            next((line for line in done.err.splitlines() if line.startswith("krake: ")), "")
+            if done
+            else ""
+        )
+        self.trial.acts.append(
+            f"did {' '.join(words)[:80]}" + (f": {error[:300]}" if error else "")
+        )
         return error
 
     def _finish(self, *, named: bool) -> None:
@@ -340,7 +399,10 @@ class _Course:
                 self.trial.wrong.append(f"then {' '.join(words)} fails: {done.err[-300:]}")
                 return
         after = known(self.krake)
-        lost, dropped = self.ground.whole(self.scene).known - after - self._not_found_yet(), self._dropped()
+        lost, dropped = (
+            self.ground.whole(self.scene).known - after - self._not_found_yet(),
+            self._dropped(),
+        )
         if lost := {url for url in lost if key_of(url).hex() not in dropped}:
             self.trial.wrong.append(f"lost: {len(lost)}: {sorted(lost)[:3]}")
         if not named and (strange := after - self.ground.truth):
@@ -382,7 +444,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Do it by hand; exit code 1 if anything is wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.repair.damage", description=__doc__)
     parser.add_argument("count", type=int, nargs="?", default=100, help="how many")
-    parser.add_argument("--seed", type=int, default=1, help="the first number; each damage follows from its number")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="the first number; each damage follows from its number"
+    )
     parser.add_argument("--kind", default="", help="only files of this kind")
     parser.add_argument("--scene", default="", help="only this crawl")
     given = parser.parse_args(arguments)
@@ -397,8 +461,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 wrong += 1
                 print(trial.to_text(), flush=True)
             if (seed - given.seed + 1) % 50 == 0:
-                print(f"-- {seed - given.seed + 1} done, {wrong} wrong, {time.monotonic() - begun:.0f} s", flush=True)
-    print(f"{given.count} damages of {len(kinds)} kinds, {wrong} wrong, {time.monotonic() - begun:.0f} s")
+                print(
+                    f"-- {seed - given.seed + 1} done, {wrong} wrong, {time.monotonic() - begun:.0f} s",
+                    flush=True,
+                )
+    print(
+        f"{given.count} damages of {len(kinds)} kinds, {wrong} wrong, {time.monotonic() - begun:.0f} s"
+    )
     return 1 if wrong else 0
 
 

@@ -148,7 +148,9 @@ KINDS = (
     # Key tables, exports
     Kind("key table", r"keys/\d\.sqlite(-wal|-shm)?", 10),
     Kind("key table that was broken", r"keys/\d\.sqlite\.damaged-\d+(-wal|-shm)?"),
-    Kind("export", "dfs/export/e/(content|offsets|urlmapping|webgraph|webgraph-index)", 4, found=True),
+    Kind(
+        "export", "dfs/export/e/(content|offsets|urlmapping|webgraph|webgraph-index)", 4, found=True
+    ),
     Kind("table of an export", r"dfs/export/e/[^/]*\.parquet", 3, found=True),
     Kind("inputs of an export", "dfs/export/e/inputs", 2),
     # Nothing is decided by these
@@ -172,7 +174,9 @@ def kind_of(path: str) -> Kind | None:
 
 def files_of(directory: Path) -> dict[str, Kind]:
     """Every file of a crawl with its kind, but what Krake does not write or read."""
-    names = sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
+    names = sorted(
+        str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()
+    )
     return {name: kind for name in names if (kind := kind_of(name)) is not None}
 
 
@@ -194,7 +198,9 @@ def _run(directory: Path, *words: str, kill_at: str | None = None) -> None:
 
 
 def _killed(kill_at: str) -> Callable[[Path], None]:
-    return lambda directory: _run(directory, *WORDS, "--iterations", str(ROUNDS + 1), kill_at=kill_at)
+    return lambda directory: _run(
+        directory, *WORDS, "--iterations", str(ROUNDS + 1), kill_at=kill_at
+    )
 
 
 def _settled(directory: Path) -> None:
@@ -213,7 +219,10 @@ def _nothing_taken(directory: Path) -> None:
     path.write_text(yaml.safe_dump({**yaml.safe_load(text), "crawl": {"max_pages": 1}}))
     _run(directory, "crawl", "--run-id", "two", "--iterations", "1")
     path.write_text(text)
-    assert {file.name for file in _newest(directory).glob("node-a/*")} <= {"manifest.json", "outlinks"}
+    assert {file.name for file in _newest(directory).glob("node-a/*")} <= {
+        "manifest.json",
+        "outlinks",
+    }
 
 
 def dropped_page(directory: Path) -> str:
@@ -264,7 +273,9 @@ def _with_second_node(kill_at: str) -> Callable[[Path], None]:
         _with_servers(directory, "node-a", "node-b")
         _undecided(directory)
         shutil.copy(scope_of(_newest(directory)), directory / "queue/node-a/scope_added")
-        shutil.copy(scope_of(_oldest(directory)), directory / "dfs/crawl/scope" / _newest(directory).name)
+        shutil.copy(
+            scope_of(_oldest(directory)), directory / "dfs/crawl/scope" / _newest(directory).name
+        )
         _run(directory, *SECOND[0], kill_at=kill_at)
 
     return make
@@ -316,9 +327,16 @@ def _with_servers(directory: Path, *nodes: str) -> None:
 def _in_real_time(directory: Path) -> None:
     """A collection was killed after it built the segment; a part and a log were closed since."""
     path = directory / "krake.yml"
-    given = {**yaml.safe_load(path.read_text()), "urls": {"scope": "any"}, "realtime": {"tokens": "tokens.json"}}
+    given = {
+        **yaml.safe_load(path.read_text()),
+        "urls": {"scope": "any"},
+        "realtime": {"tokens": "tokens.json"},
+    }
     path.write_text(yaml.safe_dump(given))
-    config, urls = load_config(str(path)), [*_pages(_newest(directory)), *_pages(_oldest(directory))]
+    config, urls = (
+        load_config(str(path)),
+        [*_pages(_newest(directory)), *_pages(_oldest(directory))],
+    )
     _documents(config, urls)
     fetch(config, *urls[:3])
     submitted(config, *urls[:3])
@@ -331,8 +349,15 @@ def _documents(config: Config, urls: Sequence[str]) -> None:
     for place, name in enumerate(config.key_storage.servers):
         table = connect_pages(config.key_storage, None, name)
         table.ensure()
-        own = [url for url in urls if interval(key_of(url), len(config.key_storage.servers)) == place]
-        table.submit([Wish(key_of(url), part_of(host_of(url)), request_bytes(Request(url=url))) for url in own])
+        own = [
+            url for url in urls if interval(key_of(url), len(config.key_storage.servers)) == place
+        ]
+        table.submit(
+            [
+                Wish(key_of(url), part_of(host_of(url)), request_bytes(Request(url=url)))
+                for url in own
+            ]
+        )
         documents = [Document(url=url, outcome="ok", final_url=url) for url in own[1:]]
         table.finish([Finished(key_of(one.url), encoded(one), 86_400_000, 1) for one in documents])
         table.close()
@@ -367,9 +392,16 @@ SCENES = (
 def make_base(directory: Path, web: Serving, order: str) -> None:
     """A crawl of two rounds, exported; URLs wait. With a CrawlDb it has texts, and all tables that are made of it."""
     krake = Krake(directory, lambda words: run_killed(words, None))
-    more: dict[str, object] = {"urls": {"scope": "hosts", "max_pages_per_host": 1000}, "batch": {"max_per_host": 2}}
+    more: dict[str, object] = {
+        "urls": {"scope": "hosts", "max_pages_per_host": 1000},
+        "batch": {"max_per_host": 2},
+    }
     if order == "crawldb":
-        more = {"urls": {"scope": "hosts"}, "generate": {"max_per_host": 2}, "crawldb": {"signature": "text"}}
+        more = {
+            "urls": {"scope": "hosts"},
+            "generate": {"max_per_host": 2},
+            "crawldb": {"signature": "text"},
+        }
     krake.configure(
         servers=["node-a"],
         key_storage={"servers": ["keys/0.sqlite", "keys/1.sqlite"], "replication": 2},
@@ -380,7 +412,14 @@ def make_base(directory: Path, web: Serving, order: str) -> None:
     krake.ok(*WORDS, "--iterations", str(ROUNDS))
     for words in (["export", "--label", LABEL], ["graph", "link"], ["graph", "finalize"]):
         krake.ok(*words)
-    tables = ("graph rank", "crawldb update", "linkdb update", "linkdb rank", "duplicates mark", "duplicates near")
+    tables = (
+        "graph rank",
+        "crawldb update",
+        "linkdb update",
+        "linkdb rank",
+        "duplicates mark",
+        "duplicates near",
+    )
     tables += ("terms update", "index update", "captures update")
     for text in tables if order == "crawldb" else ():
         krake.ok(*text.split())
@@ -414,7 +453,11 @@ def known(krake: Krake) -> set[str]:
     if config.order.has_crawldb:
         version = newest_version(open_stores(config))
         for path in version.paths if version else ():
-            found.update(pq.read_table(krake.directory / "dfs" / path, columns=["url"]).column("url").to_pylist())
+            found.update(
+                pq.read_table(krake.directory / "dfs" / path, columns=["url"])
+                .column("url")
+                .to_pylist()
+            )
         return found
     for node in Path(config.queue.local_dir).iterdir():
         found |= {one.url for one in Queue(node, node.name)}

@@ -28,7 +28,11 @@ REPAIR = ("fsck", "--repair")
 FIND_AGAIN = (REPAIR, ("settle",))
 SEALED = "dfs/crawl/1*/.node-a-*/*.warc.gz"
 SEEDS_SCOPE = "dfs/crawl/seeds/*/scope"
-EXPORT = (("export", "--label", "e"), ("graph", "link", "--export", "e"), ("graph", "finalize", "--export", "e"))
+EXPORT = (
+    ("export", "--label", "e"),
+    ("graph", "link", "--export", "e"),
+    ("graph", "finalize", "--export", "e"),
+)
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,10 @@ def both(statement: str) -> Callable[[Path], object]:
 
 def data_file_loses_lines(directory: Path) -> None:
     """The second half of the last data file is gone, and so are those URLs: only segments have them."""
-    path = max((path for path in queue(directory).iterdir() if path.name.isdecimal()), key=lambda path: int(path.name))
+    path = max(
+        (path for path in queue(directory).iterdir() if path.name.isdecimal()),
+        key=lambda path: int(path.name),
+    )
     lines = path.read_bytes().splitlines(keepends=True)
     assert len(lines) > 1
     path.write_bytes(b"".join(lines[: len(lines) // 2]))
@@ -127,7 +134,10 @@ def header_says(directory: Path, **fields: object) -> None:
 
 def last_line_is_cut(directory: Path) -> None:
     """The last data file ends within a URL, with as many lines as before."""
-    path = max((path for path in queue(directory).iterdir() if path.name.isdecimal()), key=lambda path: int(path.name))
+    path = max(
+        (path for path in queue(directory).iterdir() if path.name.isdecimal()),
+        key=lambda path: int(path.name),
+    )
     path.write_bytes(path.read_bytes()[:-7])
 
 
@@ -137,7 +147,9 @@ def record_is_off(name: str) -> Callable[[Path], object]:
     def damage(directory: Path) -> None:
         assert json.loads((queue(directory) / "state.krake").read_bytes())[name]
         value = unsealed((queue(directory) / "state.krake").read_bytes())
-        (queue(directory) / "state.krake").write_bytes(sealed_json({**value, name: value[name] + 3}))
+        (queue(directory) / "state.krake").write_bytes(
+            sealed_json({**value, name: value[name] + 3})
+        )
 
     return damage
 
@@ -146,7 +158,9 @@ def dropped_without_mark(directory: Path) -> None:
     """A page was dropped, and nothing tells `krake status` to look closer."""
     [segment] = max(directory.glob("dfs/crawl/1*")).glob("node-a")
     key = pq.read_table(segment / "pages.parquet", columns=["key"]).column("key").to_pylist()[0]
-    write_dropped(LocalStorage(directory / "dfs"), str(segment.relative_to(directory / "dfs")), [key])
+    write_dropped(
+        LocalStorage(directory / "dfs"), str(segment.relative_to(directory / "dfs")), [key]
+    )
 
 
 def next_line_is_lost(directory: Path) -> None:
@@ -181,14 +195,20 @@ DAMAGES = {
     "state is no state": Damage("state_damaged", write("state", b"one\n")),
     "state says more": Damage("state_differs", state_says_more),
     "state says that more is done": Damage("state_damaged", write("state", b"999\n1\n")),
-    "a data file is missing": Damage("data_files", lambda d: (queue(d) / "0").rename(queue(d) / "9")),
+    "a data file is missing": Damage(
+        "data_files", lambda d: (queue(d) / "0").rename(queue(d) / "9")
+    ),
     "a data file lost lines": Damage("state_differs", data_file_loses_lines, FIND_AGAIN),
     "a data file is cut within its last line": Damage("line_cut", last_line_is_cut, FIND_AGAIN),
     "a data file is cut within its last line, and state is gone": Damage(
         "state_damaged", lambda d: (last_line_is_cut(d), remove("state")(d)), FIND_AGAIN
     ),
-    "handed_on is cut": Damage("handed_on_damaged", write("handed_on", b"http://a.example/\t\t0\t0\th\t"), FIND_AGAIN),
-    "a data file has another byte": Damage("data_changed", flip("queue/node-a/0"), FIND_AGAIN, fast=False),
+    "handed_on is cut": Damage(
+        "handed_on_damaged", write("handed_on", b"http://a.example/\t\t0\t0\th\t"), FIND_AGAIN
+    ),
+    "a data file has another byte": Damage(
+        "data_changed", flip("queue/node-a/0"), FIND_AGAIN, fast=False
+    ),
     "the last line of meta is cut": Damage("meta_changed", cut("0.meta", 4), fast=False),
     "meta lost a line": Damage("meta_differs", write("0.meta", b"\t0\t0\t\n")),
     "meta says another depth": Damage(
@@ -203,45 +223,70 @@ DAMAGES = {
     "meta is gone": Damage("meta_changed", remove("0.meta"), fast=False),
     "the record cannot be read": Damage("record_damaged", write("state.krake", b"{")),
     "the record has another byte": Damage(
-        "record_damaged", lambda d: _replace(queue(d) / "state.krake", b'"complete": ["', b'"complete": ["1')
+        "record_damaged",
+        lambda d: _replace(queue(d) / "state.krake", b'"complete": ["', b'"complete": ["1'),
     ),
-    "the record is off by some bytes": Damage("record_damaged", record_is_off("offset"), fast=False),
-    "the record is off by some bytes of meta": Damage("record_damaged", record_is_off("meta_offset"), fast=False),
+    "the record is off by some bytes": Damage(
+        "record_damaged", record_is_off("offset"), fast=False
+    ),
+    "the record is off by some bytes of meta": Damage(
+        "record_damaged", record_is_off("meta_offset"), fast=False
+    ),
     "scope_added is cut": Damage("scope_added_damaged", write("scope_added", b"127.0.0.1\nexam")),
     "the note of lost URLs is none": Damage("lost_damaged", write("lost", b"some"), FIND_AGAIN),
-    "a decision to retire is none": Damage("retire_damaged", write("retire", b"{"), (("rm", "queue/node-a/retire"),)),
-    "undecided cannot be read": Damage("undecided_damaged", write("undecided", b"no line\n"), FIND_AGAIN),
-    "handed_on cannot be read": Damage("handed_on_damaged", write("handed_on", b"no line\n"), FIND_AGAIN),
+    "a decision to retire is none": Damage(
+        "retire_damaged", write("retire", b"{"), (("rm", "queue/node-a/retire"),)
+    ),
+    "undecided cannot be read": Damage(
+        "undecided_damaged", write("undecided", b"no line\n"), FIND_AGAIN
+    ),
+    "handed_on cannot be read": Damage(
+        "handed_on_damaged", write("handed_on", b"no line\n"), FIND_AGAIN
+    ),
     "host counts that are something else": Damage(
         "hostcounts_damaged",
-        lambda d: (queue(d) / "hostcounts.sqlite").write_bytes((queue(d) / "hosts" / "hosts.sqlite").read_bytes()),
+        lambda d: (queue(d) / "hostcounts.sqlite").write_bytes(
+            (queue(d) / "hosts" / "hosts.sqlite").read_bytes()
+        ),
     ),
     "host counts": Damage("hostcounts_damaged", write("hostcounts.sqlite", b"no data base" * 100)),
     "host counts that an open move is to add to": Damage(
-        "hostcounts_damaged", write("hostcounts.sqlite", b"no data base" * 100), kill_at="queue.move.written"
+        "hostcounts_damaged",
+        write("hostcounts.sqlite", b"no data base" * 100),
+        kill_at="queue.move.written",
     ),
-    "a journal that is none": Damage("intake_damaged", write("intake", b"{"), kill_at="intake.chunk.inserted"),
+    "a journal that is none": Damage(
+        "intake_damaged", write("intake", b"{"), kill_at="intake.chunk.inserted"
+    ),
     "a journal has another byte": Damage(
         "intake_damaged",
         lambda d: _replace(queue(d) / "intake", b'"at": ', b'"at": 1'),
         kill_at="intake.chunk.inserted",
     ),
-    "a journal that is gone": Damage("intake_missing", remove("intake"), kill_at="intake.chunk.journalled"),
+    "a journal that is gone": Damage(
+        "intake_missing", remove("intake"), kill_at="intake.chunk.journalled"
+    ),
     "a journal with too short a file": Damage(
         "intake_short",
         cut("new"),
         FIND_AGAIN,
         kill_at="intake.chunk.inserted",
     ),
-    "a move that is none": Damage("move_damaged", write("move", b"{"), kill_at="queue.move.written"),
+    "a move that is none": Damage(
+        "move_damaged", write("move", b"{"), kill_at="queue.move.written"
+    ),
     "a move has another byte": Damage(
         "move_damaged",
         lambda d: _replace(queue(d) / "move", b'"state": "', b'"state": "1'),
         kill_at="queue.move.written",
     ),
-    "a move half done that is none": Damage("move_damaged", write("move", b"{"), kill_at="queue.move.step"),
+    "a move half done that is none": Damage(
+        "move_damaged", write("move", b"{"), kill_at="queue.move.step"
+    ),
     "a move of other files": Damage("move_impossible", other_inode, kill_at="queue.move.written"),
-    "a take that is none": Damage("take_damaged", write("take", b"nothing\n"), kill_at="take.written"),
+    "a take that is none": Damage(
+        "take_damaged", write("take", b"nothing\n"), kill_at="take.written"
+    ),
     "a take has another byte": Damage(
         "take_damaged",
         lambda d: _replace(queue(d) / "take", b"\nhttp://", b"\nhttq://"),
@@ -265,16 +310,26 @@ DAMAGES = {
     "a take that is none, its segment stands": Damage(
         "take_damaged", write("take", b"nothing\n"), kill_at="segment.publish.renamed"
     ),
-    "a leftover that is none": Damage("leftover_damaged", write("leftover", b"{"), kill_at="take.leftover"),
+    "a leftover that is none": Damage(
+        "leftover_damaged", write("leftover", b"{"), kill_at="take.leftover"
+    ),
     "a leftover has another byte": Damage(
-        "leftover_damaged", lambda d: _replace(queue(d) / "leftover", b"[]", b"[ "), kill_at="take.leftover"
+        "leftover_damaged",
+        lambda d: _replace(queue(d) / "leftover", b"[]", b"[ "),
+        kill_at="take.leftover",
     ),
     "a leftover that is gone, the segment stands": Damage(
         "leftover_damaged", remove("leftover"), kill_at="segment.publish.renamed"
     ),
-    "a sealed file is gone from the store": Damage("sealed_damaged", delete(SEALED), kill_at="seal.freed"),
-    "a sealed file is cut": Damage("sealed_damaged", lambda d: _cut_file(_first(d, SEALED)), kill_at="seal.freed"),
-    "a sealed file has another byte": Damage("sealed_damaged", flip(SEALED), fast=False, kill_at="seal.freed"),
+    "a sealed file is gone from the store": Damage(
+        "sealed_damaged", delete(SEALED), kill_at="seal.freed"
+    ),
+    "a sealed file is cut": Damage(
+        "sealed_damaged", lambda d: _cut_file(_first(d, SEALED)), kill_at="seal.freed"
+    ),
+    "a sealed file has another byte": Damage(
+        "sealed_damaged", flip(SEALED), fast=False, kill_at="seal.freed"
+    ),
     "a seal that is none": Damage(
         "sealed_damaged",
         lambda d: _first(d, "queue/node-a/spool/*.sealed.json").write_bytes(b"{"),
@@ -282,13 +337,22 @@ DAMAGES = {
     ),
     "a spool with a damaged part": Damage("spool_damaged", closed_part, kill_at="take.leftover"),
     "rows of a closed part have another byte": Damage(
-        "spool_damaged", flip("queue/node-a/spool/*.links.arrow"), fast=False, kill_at="take.leftover"
+        "spool_damaged",
+        flip("queue/node-a/spool/*.links.arrow"),
+        fast=False,
+        kill_at="take.leftover",
     ),
     "outlinks of a sealed part have another byte": Damage(
-        "spool_damaged", flip("queue/node-a/spool/*.outlinks.00000"), fast=False, kill_at="seal.freed"
+        "spool_damaged",
+        flip("queue/node-a/spool/*.outlinks.00000"),
+        fast=False,
+        kill_at="seal.freed",
     ),
     "a built segment has another byte": Damage(
-        "spool_damaged", flip("queue/node-a/spool/segment/outlinks"), fast=False, kill_at="segment.publish.uploaded"
+        "spool_damaged",
+        flip("queue/node-a/spool/segment/outlinks"),
+        fast=False,
+        kill_at="segment.publish.uploaded",
     ),
     "a built segment is cut": Damage(
         "spool_damaged",
@@ -296,11 +360,17 @@ DAMAGES = {
         kill_at="segment.build.manifest",
     ),
     "the manifest of a built segment is none": Damage(
-        "spool_damaged", write("spool/segment/manifest.json", b"{"), kill_at="segment.build.manifest"
+        "spool_damaged",
+        write("spool/segment/manifest.json", b"{"),
+        kill_at="segment.build.manifest",
     ),
-    "the scope of a take is empty": Damage("spool_damaged", write("spool/scope", b""), kill_at="seal.freed"),
+    "the scope of a take is empty": Damage(
+        "spool_damaged", write("spool/scope", b""), kill_at="seal.freed"
+    ),
     "the scope of a take has another bit": Damage(
-        "spool_damaged", lambda d: _replace(queue(d) / "spool/scope", b"127.", b"126."), kill_at="seal.freed"
+        "spool_damaged",
+        lambda d: _replace(queue(d) / "spool/scope", b"127.", b"126."),
+        kill_at="seal.freed",
     ),
     "the scope of a take is none": Damage(
         "spool_damaged", write("spool/scope", b"\xff\xfe garbage"), kill_at="seal.freed"
@@ -308,18 +378,24 @@ DAMAGES = {
     "one key server lost keys": Damage(
         "replica_missing", sql(0, "DELETE FROM kraakekeys WHERE hash < '8'"), fast=False
     ),
-    "one key server has old states": Damage("replica_behind", sql(1, "UPDATE kraakekeys SET keyinfo = 1"), fast=False),
+    "one key server has old states": Damage(
+        "replica_behind", sql(1, "UPDATE kraakekeys SET keyinfo = 1"), fast=False
+    ),
     "all key servers lost keys": Damage(
         "page_key_unknown", both("DELETE FROM kraakekeys WHERE keyinfo = 2"), fast=False
     ),
     "all key servers lost queued keys": Damage(
         "queued_key_unknown", both("DELETE FROM kraakekeys WHERE keyinfo = 1"), fast=False
     ),
-    "all key servers have old states": Damage("page_key_behind", both("UPDATE kraakekeys SET keyinfo = 1"), fast=False),
+    "all key servers have old states": Damage(
+        "page_key_behind", both("UPDATE kraakekeys SET keyinfo = 1"), fast=False
+    ),
     "a data file lost a line whose segment stands": Damage(
         "state_differs", next_line_is_lost, FIND_AGAIN, kill_at="segment.publish.renamed"
     ),
-    "what is known of hosts": Damage("hosts_damaged", write("hosts/hosts.sqlite", b"no data base" * 100)),
+    "what is known of hosts": Damage(
+        "hosts_damaged", write("hosts/hosts.sqlite", b"no data base" * 100)
+    ),
     "what is known of hosts, where it was before": Damage(
         "hosts_damaged", write("hosts.sqlite", b"no data base" * 100)
     ),
@@ -331,10 +407,16 @@ DAMAGES = {
             or (d / "keys" / "0.sqlite").write_bytes(b"nothing" * 1000)
         ),
     ),
-    "the note of a key server is none": Damage("ring_note_damaged", sql(1, "UPDATE krakenote SET note = '{'")),
-    "the notes of all key servers are none": Damage("ring_note_damaged", both("UPDATE krakenote SET note = '{'")),
+    "the note of a key server is none": Damage(
+        "ring_note_damaged", sql(1, "UPDATE krakenote SET note = '{'")
+    ),
+    "the notes of all key servers are none": Damage(
+        "ring_note_damaged", both("UPDATE krakenote SET note = '{'")
+    ),
     "other key servers": Damage(
-        "ring_differs", both("UPDATE krakenote SET note = json_remove(json_set(note, '$.place', 7), '$.sha1')"), ()
+        "ring_differs",
+        both("UPDATE krakenote SET note = json_remove(json_set(note, '$.place', 7), '$.sha1')"),
+        (),
     ),
     "the mapping is cut": Damage(
         "mapping_damaged",
@@ -370,9 +452,13 @@ DAMAGES = {
         (("rm", "dfs/export/e/pages.parquet"), *EXPORT),
         fast=False,
     ),
-    "a file of an export is gone": Damage("export_file_missing", delete("dfs/export/e/urlmapping"), EXPORT),
+    "a file of an export is gone": Damage(
+        "export_file_missing", delete("dfs/export/e/urlmapping"), EXPORT
+    ),
     "inputs cannot be read": Damage(
-        "inputs_damaged", lambda d: (d / "dfs/export/e/inputs").write_bytes(b"{"), (("rm", "dfs/export/e"), *EXPORT)
+        "inputs_damaged",
+        lambda d: (d / "dfs/export/e/inputs").write_bytes(b"{"),
+        (("rm", "dfs/export/e"), *EXPORT),
     ),
     "a mark that is none": Damage(
         "mark_damaged",
@@ -384,10 +470,14 @@ DAMAGES = {
         lambda d: _replace(_first(d, "dfs/crawl/settled/node-a/*"), b'"queue": ', b'"queue": 1'),
         (("rm", "dfs/crawl/settled/node-a/*"), ("settle",)),
     ),
-    "an index that is none": Damage("index_damaged", lambda d: _first(d, "dfs/crawl/1*/index.json").write_bytes(b"{")),
+    "an index that is none": Damage(
+        "index_damaged", lambda d: _first(d, "dfs/crawl/1*/index.json").write_bytes(b"{")
+    ),
     "an index that says something else": Damage(
         "index_differs",
-        lambda d: _edit(_first(d, "dfs/crawl/1*/index.json"), lambda value: value["counts"].update(taken=99)),
+        lambda d: _edit(
+            _first(d, "dfs/crawl/1*/index.json"), lambda value: value["counts"].update(taken=99)
+        ),
     ),
     "a scope that lacks a host": Damage(
         "scope_damaged",
@@ -399,8 +489,12 @@ DAMAGES = {
         "scope_damaged",
         lambda d: (as_older(d / "dfs/crawl"), _replace(_newest(d, "scope"), b"127.", b"126.")),
     ),
-    "the scope of seeds is cut": Damage("scope_damaged", lambda d: _cut_file(_first(d, SEEDS_SCOPE))),
-    "the scope of seeds is gone": Damage("scope_damaged", lambda d: _first(d, SEEDS_SCOPE).unlink()),
+    "the scope of seeds is cut": Damage(
+        "scope_damaged", lambda d: _cut_file(_first(d, SEEDS_SCOPE))
+    ),
+    "the scope of seeds is gone": Damage(
+        "scope_damaged", lambda d: _first(d, SEEDS_SCOPE).unlink()
+    ),
     "all scopes are cut": Damage(
         "scope_damaged",
         lambda d: [
@@ -408,13 +502,16 @@ DAMAGES = {
             for path in [*shared_scopes(d / "dfs/crawl"), _first(d, SEEDS_SCOPE)]
         ],
     ),
-    "an iteration that is none": Damage("iteration_damaged", lambda d: _newest(d, "iteration.json").write_bytes(b"{")),
+    "an iteration that is none": Damage(
+        "iteration_damaged", lambda d: _newest(d, "iteration.json").write_bytes(b"{")
+    ),
     "an iteration of another run": Damage(
         "iteration_damaged",
         lambda d: _edit(_newest(d, "iteration.json"), lambda value: value.update(run_id="twp")),
     ),
     "an iteration without its nodes": Damage(
-        "iteration_damaged", lambda d: _edit(_newest(d, "iteration.json"), lambda value: value.pop("nodes"))
+        "iteration_damaged",
+        lambda d: _edit(_newest(d, "iteration.json"), lambda value: value.pop("nodes")),
     ),
     "an iteration and its scope are gone": Damage(
         "iteration_damaged", lambda d: (_scope(d).unlink(), _newest(d, "iteration.json").unlink())
@@ -427,7 +524,9 @@ DAMAGES = {
         "iteration_damaged", lambda d: _newest(d, "iteration.json").unlink(), kill_at="take.written"
     ),
     "an iteration is gone before anything was fetched": Damage(
-        "iteration_damaged", lambda d: _newest(d, "iteration.json").unlink(), kill_at="start.renamed"
+        "iteration_damaged",
+        lambda d: _newest(d, "iteration.json").unlink(),
+        kill_at="start.renamed",
     ),
     "a note of what was agreed that is none": Damage(
         "agreed_damaged",
@@ -475,7 +574,10 @@ DAMAGES = {
     ),
     "a forgotten list that is none": Damage(
         "forgotten_damaged",
-        lambda d: ((d / "dfs/crawl/forgotten").mkdir(), (d / "dfs/crawl/forgotten/1-a").write_bytes(b"{")),
+        lambda d: (
+            (d / "dfs/crawl/forgotten").mkdir(),
+            (d / "dfs/crawl/forgotten/1-a").write_bytes(b"{"),
+        ),
         (("rm", "dfs/crawl/forgotten/1-a"),),
         fast=False,
     ),
@@ -597,7 +699,9 @@ def test_damage_is_named_and_repaired(
     if which == "other key servers":
         return
     assert found(krake) - Counter({"urls_lost": 1}) == Counter()
-    krake.ok("settle") if damage.kill_at is None else krake.ok("crawl", "--run-id", "one", "--iterations", "4")
+    krake.ok("settle") if damage.kill_at is None else krake.ok(
+        "crawl", "--run-id", "one", "--iterations", "4"
+    )
     assert found(krake) == Counter()
     crawled, queued = whole
     if damage.kill_at is None:
@@ -624,11 +728,15 @@ def snapshot(directory: Path) -> dict[Path, bytes]:
     return {
         path: path.read_bytes()
         for path in directory.rglob("*")
-        if path.is_file() and path.name != "lock" and not re.search(r"\.sqlite-(wal|shm)$", path.name)
+        if path.is_file()
+        and path.name != "lock"
+        and not re.search(r"\.sqlite-(wal|shm)$", path.name)
     }
 
 
-def test_fsck_changes_nothing_and_makes_no_store(copy: Callable[..., Krake], tmp_path: Path) -> None:
+def test_fsck_changes_nothing_and_makes_no_store(
+    copy: Callable[..., Krake], tmp_path: Path
+) -> None:
     krake = copy()
     before = snapshot(krake.directory)
     assert found(krake) == Counter()

@@ -71,7 +71,11 @@ def lost_queue(krake: Krake) -> list[str]:
 
 
 def broken_folder(krake: Krake) -> list[str]:
-    for path in (scope_of(newest(krake)), newest(krake) / "iteration.json", newest(krake) / "index.json"):
+    for path in (
+        scope_of(newest(krake)),
+        newest(krake) / "iteration.json",
+        newest(krake) / "index.json",
+    ):
         path.write_bytes(b"{")
     return []
 
@@ -187,7 +191,9 @@ CASES: list[tuple[str, Callable[[Krake], list[str]]]] = [
 WITH_YES = {"forget", "segment drop", "segment compact", "nodes retire"}
 
 
-@pytest.mark.parametrize(("command", "prepare"), CASES, ids=lambda value: getattr(value, "__name__", value))
+@pytest.mark.parametrize(
+    ("command", "prepare"), CASES, ids=lambda value: getattr(value, "__name__", value)
+)
 def test_a_dry_run_changes_nothing(
     command: str, prepare: Callable[[Krake], list[str]], copy: Callable[..., Krake]
 ) -> None:
@@ -202,7 +208,9 @@ def test_a_dry_run_changes_nothing(
 
 
 def test_no_command_with_a_dry_run_is_left_out() -> None:
-    assert {command.partition(" --")[0] for command, _ in CASES} == set(with_dry_run(build_parser(), ()))
+    assert {command.partition(" --")[0] for command, _ in CASES} == set(
+        with_dry_run(build_parser(), ())
+    )
 
 
 def with_dry_run(parser: argparse.ArgumentParser, words: tuple[str, ...]) -> Iterator[str]:

@@ -53,7 +53,9 @@ def forged_groups(rng: Random) -> bytes:
 
 def hostile_body(rng: Random) -> bytes:
     """A body that does not compress, and is so long that its end lies in the file byte for byte."""
-    return rng.randbytes(270_000) + b"".join(forged_groups(rng) + rng.randbytes(16_000) for _ in range(3))
+    return rng.randbytes(270_000) + b"".join(
+        forged_groups(rng) + rng.randbytes(16_000) for _ in range(3)
+    )
 
 
 def archive_of(seed: int) -> bytes:
@@ -63,16 +65,23 @@ def archive_of(seed: int) -> bytes:
     records[1] = records[1][: -len(b"\r\n\r\n")] + hostile_body(rng) + b"\r\n\r\n"
     size = len(records[1].partition(b"\r\n\r\n")[2]) - 4
     records[1] = question_with(HONEST[1], records[1], size)
-    bodies = [hostile_body(rng) if number in {0, 3} else b"<p>page %d" % number for number in range(len(HONEST))]
+    bodies = [
+        hostile_body(rng) if number in {0, 3} else b"<p>page %d" % number
+        for number in range(len(HONEST))
+    ]
     pairs = [
-        one for url, asked, body in zip(HONEST, records, bodies, strict=True) for one in (asked, answer(url, body))
+        one
+        for url, asked, body in zip(HONEST, records, bodies, strict=True)
+        for one in (asked, answer(url, body))
     ]
     return archive([*pairs[:6], answer(ROBOTS, hostile_body(rng)), *pairs[6:]])
 
 
 def question_with(url: str, asked: bytes, size: int) -> bytes:
     """A request record with the length of its block, and no digest of it."""
-    lines = [line for line in asked.partition(b"\r\n\r\n")[0].split(b"\r\n") if b"Digest" not in line]
+    lines = [
+        line for line in asked.partition(b"\r\n\r\n")[0].split(b"\r\n") if b"Digest" not in line
+    ]
     head = b"\r\n".join(line for line in lines if not line.startswith(b"Content-Length"))
     return head + b"\r\nContent-Length: %d\r\n\r\n" % size + asked.partition(b"\r\n\r\n")[2]
 
@@ -100,7 +109,9 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
             report = import_archives(stores_of(config), [str(home / "x.warc.gz")])
             assert report.files[0].pages == len(HONEST)
             [warc] = home.rglob("krake-*.warc.gz")
-            assert warc.read_bytes().count(MEMBER) > 40, "the members in the bodies are not in the file"
+            assert warc.read_bytes().count(MEMBER) > 40, (
+                "the members in the bodies are not in the file"
+            )
             homes.append(home)
     return homes
 
@@ -139,7 +150,12 @@ def check(config: Config, segment: Path, name: SegmentRef) -> set[str]:
     assert {queued.url for queued in read_lost(stores, name)} <= set(HONEST) - kept
     reader = SegmentReader(stores.storage, name.path)
     outlinks = b"\n".join(line for node in config.servers for line in reader.outlinks(node))
-    assert PLANTED not in outlinks + (segment / "index.cdxj").read_bytes() + repr(rows(segment, "links")).encode()
+    assert (
+        PLANTED
+        not in outlinks
+        + (segment / "index.cdxj").read_bytes()
+        + repr(rows(segment, "links")).encode()
+    )
     for file in reader.warc_files:
         for record in reader.records(file):
             assert "planted" not in record.url
@@ -170,14 +186,19 @@ def test_no_repair_believes_records_in_bodies(made: list[Path], tmp_path: Path) 
     assert kept > SEEDS // 2 * 2, "hardly a page came out"
 
 
-def test_fsck_repairs_such_a_crawl_and_no_key_is_of_a_planted_page(made: list[Path], tmp_path: Path) -> None:
+def test_fsck_repairs_such_a_crawl_and_no_key_is_of_a_planted_page(
+    made: list[Path], tmp_path: Path
+) -> None:
     for seed in range(1000, 1006):
         config, segment, name = copied(made[seed % len(made)], tmp_path / str(seed))
         harm(segment, Random(seed))
         repair_crawl(open_stores(config))
         check(config, segment, name)
         with open_stores(config).keys() as keys:
-            planted = [key_of(f"http://planted.example/{path}") for path in ("0", "1", "2", "3", "4", "link")]
+            planted = [
+                key_of(f"http://planted.example/{path}")
+                for path in ("0", "1", "2", "3", "4", "link")
+            ]
             assert set(keys.states(set(planted)).values()) <= {None}
         for file in Path(config.queue.local_dir).rglob("*"):
             assert not file.is_file() or PLANTED not in file.read_bytes(), file

@@ -37,7 +37,10 @@ def segment(tmp_path: Path) -> Path:
 
 
 def found(segment: Path, *, full: bool = True) -> set[str]:
-    return {one.name for one in check_segment(LocalStorage(segment.parents[2]), "crawl/1/node-a", full=full)}
+    return {
+        one.name
+        for one in check_segment(LocalStorage(segment.parents[2]), "crawl/1/node-a", full=full)
+    }
 
 
 def manifest(change: Callable[[dict[str, Any]], None]) -> Callable[[Path], None]:
@@ -62,7 +65,9 @@ def signed(segment: Path, name: str) -> None:
     manifest(change)(segment)
 
 
-def data(name: str, change: Callable[[bytes], bytes], *, sign: bool = False) -> Callable[[Path], None]:
+def data(
+    name: str, change: Callable[[bytes], bytes], *, sign: bool = False
+) -> Callable[[Path], None]:
     def damage(segment: Path) -> None:
         (segment / name).write_bytes(change((segment / name).read_bytes()))
         if sign:
@@ -98,14 +103,18 @@ FAST = {
     "file_missing": lambda segment: (segment / WARC).unlink(),
     "file_size": data(WARC, lambda content: content[:-9]),
     "file_unknown": lambda segment: (segment / "notes.txt").write_text("mine"),
-    "dropped_damaged": lambda segment: (segment / "dropped-0123456789abcdef").write_text(f"{'0' * 40}\n"),
+    "dropped_damaged": lambda segment: (segment / "dropped-0123456789abcdef").write_text(
+        f"{'0' * 40}\n"
+    ),
     "counts_differ": manifest(lambda value: value["counts"].update(taken=9)),
     "table_damaged": data("pages.parquet", lambda content: content[:-4] + b"xxxx", sign=True),
     "table_rows": rows("pages.parquet", lambda values: values.pop()),
     "outlinks_parts": manifest(lambda value: value["outlinks"].popitem()),
 }
 FULL = {
-    "file_digest": data("index.cdxj", lambda content: content.replace(b"a.example", b"b.example", 1)),
+    "file_digest": data(
+        "index.cdxj", lambda content: content.replace(b"a.example", b"b.example", 1)
+    ),
     "record_damaged": data(WARC, flipped, sign=True),
     "record_without_row": rows("pages.parquet", lambda values: values.pop(2)),
     "row_key": rows("pages.parquet", set_in(0, key=b"k" * 20)),
@@ -114,10 +123,18 @@ FULL = {
     "row_record": rows("pages.parquet", set_in(0, warc_offset=3)),
     "link_source": rows("links.parquet", set_in(0, source=b"s" * 20)),
     "link_target": rows("links.parquet", set_in(0, target=b"t" * 20)),
-    "index_order": data("index.cdxj", lambda content: b"".join(reversed(content.splitlines(True))), sign=True),
-    "index_damaged": data("index.cdxj", lambda content: content.replace(b'"offset"', b'"of'), sign=True),
-    "index_record": data("index.cdxj", lambda content: content.replace(b'"offset": "', b'"offset": "9'), sign=True),
-    "index_count": data("index.cdxj", lambda content: b"".join(content.splitlines(True)[1:]), sign=True),
+    "index_order": data(
+        "index.cdxj", lambda content: b"".join(reversed(content.splitlines(True))), sign=True
+    ),
+    "index_damaged": data(
+        "index.cdxj", lambda content: content.replace(b'"offset"', b'"of'), sign=True
+    ),
+    "index_record": data(
+        "index.cdxj", lambda content: content.replace(b'"offset": "', b'"offset": "9'), sign=True
+    ),
+    "index_count": data(
+        "index.cdxj", lambda content: b"".join(content.splitlines(True)[1:]), sign=True
+    ),
     "outlinks_damaged": data("outlinks", flipped, sign=True),
 }
 
@@ -125,7 +142,9 @@ FULL = {
 def test_a_whole_segment_has_no_findings(segment: Path) -> None:
     before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in segment.iterdir()}
     assert found(segment) == set()
-    assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in segment.iterdir()} == before
+    assert {
+        path: (path.stat().st_mtime_ns, path.read_bytes()) for path in segment.iterdir()
+    } == before
 
 
 @pytest.mark.parametrize("name", FAST)
@@ -156,14 +175,18 @@ def test_a_row_that_points_at_another_page_s_record_is_named(segment: Path) -> N
 
 
 def test_a_finding_says_where_and_what_to_run_and_counts_its_places(segment: Path) -> None:
-    rows("links.parquet", lambda values: [value.update(target=b"t" * 20) for value in values])(segment)
+    rows("links.parquet", lambda values: [value.update(target=b"t" * 20) for value in values])(
+        segment
+    )
     [one] = check_segment(LocalStorage(segment.parents[2]), "crawl/1/node-a")
     assert (one.name, one.where, one.count) == ("link_target", "crawl/1/node-a/links.parquet", 14)
     assert "krake fsck --repair" in one.repair
 
 
 @pytest.mark.parametrize("name", ["lost", "dropped", "deferred"])
-def test_a_count_that_is_none_in_a_manifest_without_a_digest_is_named(name: str, segment: Path) -> None:
+def test_a_count_that_is_none_in_a_manifest_without_a_digest_is_named(
+    name: str, segment: Path
+) -> None:
     value = unsealed((segment / "manifest.json").read_bytes())
     value |= {"format_version": 1, "counts": {**value["counts"], name: "many"}}
     (segment / "manifest.json").write_text(json.dumps(value))
@@ -181,9 +204,11 @@ def test_two_members_in_one_are_counted(segment: Path) -> None:
 def test_no_record_or_table_is_ever_advised_to_be_deleted(segment: Path) -> None:
     """Whatever the manifest says: a file of its own that it does not list is for salvage, which keeps what it holds."""
     for name in (WARC, "pages.parquet", "outlinks", "index.cdxj"):
-        manifest(lambda value, name=name: value.update(files=[one for one in value["files"] if one["name"] != name]))(
-            segment
-        )
+        manifest(
+            lambda value, name=name: value.update(
+                files=[one for one in value["files"] if one["name"] != name]
+            )
+        )(segment)
     findings = check_segment(LocalStorage(segment.parents[2]), "crawl/1/node-a", full=False)
     unknown = [one for one in findings if one.name == "file_unknown"]
     assert len(unknown) == 4

@@ -135,7 +135,9 @@ def with_servers(krake: Krake, *nodes: str) -> None:
     krake.file.write_text(yaml.safe_dump({**value, "servers": list(nodes)}))
 
 
-def test_urls_on_their_way_to_another_node_hold_their_keys_and_need_them(copy: Callable[..., Krake]) -> None:
+def test_urls_on_their_way_to_another_node_hold_their_keys_and_need_them(
+    copy: Callable[..., Krake],
+) -> None:
     krake = copy()
     urls = waiting(krake)
     with_servers(krake, "node-b")
@@ -176,7 +178,11 @@ def test_a_move_that_is_open_does_not_hide_what_waits(copy: Callable[..., Krake]
 def rows(krake: Krake) -> dict[str, int]:
     config = load_config(str(krake.file)).key_storage
     with open_key_store(config) as store:
-        return {key.hex(): info for server in store.servers for key, info in server.scan(bytes(20), b"\xff" * 20)}
+        return {
+            key.hex(): info
+            for server in store.servers
+            for key, info in server.scan(bytes(20), b"\xff" * 20)
+        }
 
 
 STEPS = [
@@ -195,12 +201,18 @@ def test_what_a_kill_leaves_is_no_damage(step: str, copy: Callable[..., Krake]) 
     assert found(copy(step)) == {}
 
 
-@pytest.mark.parametrize("step", ["adopt.written", "adopt.inserted", "queue.move.written", "queue.move.step"])
-def test_a_queue_made_by_hand_is_no_damage_at_any_step(step: str, copy: Callable[..., Krake]) -> None:
+@pytest.mark.parametrize(
+    "step", ["adopt.written", "adopt.inserted", "queue.move.written", "queue.move.step"]
+)
+def test_a_queue_made_by_hand_is_no_damage_at_any_step(
+    step: str, copy: Callable[..., Krake]
+) -> None:
     krake = copy()
     path = queue(krake.directory)
     numbers = (path / "state").read_bytes().split()
-    (path / str(len(numbers) - 1)).write_text("HTTP://Nobody.example:80/#f\nhttp://nobody.example/a\n")
+    (path / str(len(numbers) - 1)).write_text(
+        "HTTP://Nobody.example:80/#f\nhttp://nobody.example/a\n"
+    )
     (path / "state").write_bytes(b"\n".join([*numbers, b"2"]) + b"\n")
     to_be_adopted(path)
     assert found(krake) == {}
@@ -211,7 +223,9 @@ def test_a_queue_made_by_hand_is_no_damage_at_any_step(step: str, copy: Callable
     assert STRANGER in waiting(krake)
 
 
-@pytest.mark.parametrize("step", ["intake.claim.journalled", "intake.claimed", "intake.chunk.journalled"])
+@pytest.mark.parametrize(
+    "step", ["intake.claim.journalled", "intake.claimed", "intake.chunk.journalled"]
+)
 def test_claims_are_no_damage_at_any_step(step: str, web: Serving, tmp_path: Path) -> None:
     krake = Krake(tmp_path, lambda words: run_killed(words, None))
     krake.configure(servers=["node-a"], frontier={"routing": "local"})
@@ -262,7 +276,11 @@ def test_where_not_all_queues_are_in_sight_nothing_is_said_of_keys(
 def servers_of(krake: Krake, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KRAKE_KEY_STORAGE_PASSWORD", PASSWORD)
     value = yaml.safe_load(krake.file.read_text())
-    value["key_storage"] = {"servers": [mariadb.server], "database": mariadb.new_database(), "user": "krake"}
+    value["key_storage"] = {
+        "servers": [mariadb.server],
+        "database": mariadb.new_database(),
+        "user": "krake",
+    }
     krake.file.write_text(yaml.safe_dump(value))
 
 

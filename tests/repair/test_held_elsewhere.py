@@ -98,7 +98,9 @@ def machines(
 ) -> Machines:
     """A copy of it, with a key server, on two machines."""
     monkeypatch.setenv("KRAKE_KEY_STORAGE_PASSWORD", PASSWORD)
-    a, b, c = (Krake(tmp_path / name, lambda words: run_in_process(capsys, words)) for name in "abc")
+    a, b, c = (
+        Krake(tmp_path / name, lambda words: run_in_process(capsys, words)) for name in "abc"
+    )
     shutil.copytree(two_nodes, a.directory)
     dfs = a.directory / "dfs"
     key_storage = {"servers": [mariadb.server], "database": mariadb.new_database(), "user": "krake"}
@@ -124,14 +126,20 @@ def compared(krake: Krake) -> bool:
     wrong."""
     found = report(krake)
     assert found["findings"] == []
-    assert (found["checked"].get(COMPARED) == 1) != any("were not compared" in text for text in found["skipped"])
+    assert (found["checked"].get(COMPARED) == 1) != any(
+        "were not compared" in text for text in found["skipped"]
+    )
     return COMPARED in found["checked"]
 
 
 def waits(krake: Krake, node: str) -> Counter[str]:
     path = krake.directory / "queue" / node
     numbers = list(map(int, (path / "state").read_text().split()))
-    lines = [line for number in range(len(numbers) - 1) for line in (path / str(number)).read_text().split()]
+    lines = [
+        line
+        for number in range(len(numbers) - 1)
+        for line in (path / str(number)).read_text().split()
+    ]
     return Counter(lines[numbers[0] :])
 
 
@@ -175,7 +183,11 @@ def test_a_lost_url_is_found_by_any_machine_and_comes_back(machines: Machines) -
 
     assert a(*DROP, "--dry-run", "--json").json["keys"]["dropped"] == 1
     done = a.ok(*DROP, "--json").json
-    assert (done["keys"]["dropped"], done["keys"]["reread"], done["keys"]["elsewhere"]) == (1, ["node-a"], ["node-b"])
+    assert (done["keys"]["dropped"], done["keys"]["reread"], done["keys"]["elsewhere"]) == (
+        1,
+        ["node-a"],
+        ["node-b"],
+    )
     assert "run `krake settle --all-again` where these nodes are: node-b" in done["next"]
     for krake, node in machines.both:
         krake.ok("settle", "--node", node, *(["--all-again"] if krake is b else []))
@@ -186,10 +198,15 @@ def test_a_lost_url_is_found_by_any_machine_and_comes_back(machines: Machines) -
     assert compared(b)
 
 
-def test_a_check_says_which_node_has_not_noted_its_keys_and_which_command_does(machines: Machines) -> None:
+def test_a_check_says_which_node_has_not_noted_its_keys_and_which_command_does(
+    machines: Machines,
+) -> None:
     a, b = machines.a, machines.b
     text = report(a)["skipped"][-1]
-    assert "node node-b has not noted its keys since it was worked on last: run `krake fsck --node node-b`" in text
+    assert (
+        "node node-b has not noted its keys since it was worked on last: run `krake fsck --node node-b`"
+        in text
+    )
     assert "node-a" not in text, "its queue is here"
     for node in ("node-a", "node-b"):
         assert f"`krake fsck --node {node}` on its machine" in machines.c("fsck").out
@@ -200,7 +217,9 @@ def test_a_check_says_which_node_has_not_noted_its_keys_and_which_command_does(m
     a.ok("fsck", "--node", "node-a")
     assert compared(b)
     found = report(machines.c)
-    assert (found["findings"], found["checked"][COMPARED]) == ([], 2), "a machine without a queue compares too"
+    assert (found["findings"], found["checked"][COMPARED]) == ([], 2), (
+        "a machine without a queue compares too"
+    )
 
 
 WORK = [
@@ -236,7 +255,9 @@ def test_what_only_looks_leaves_the_note_alone_and_leaves_none(machines: Machine
 
 
 def test_where_all_queues_are_on_one_machine_nothing_is_noted(machines: Machines) -> None:
-    shutil.move(machines.b.directory / "queue" / "node-b", machines.a.directory / "queue" / "node-b")
+    shutil.move(
+        machines.b.directory / "queue" / "node-b", machines.a.directory / "queue" / "node-b"
+    )
     found = report(machines.a, "--node", "node-a", "--node", "node-b")
     assert (found["noted"], found["skipped"], found["findings"]) == ([], [], [])
     assert not (machines.dfs / "crawl" / "held").exists()
@@ -283,8 +304,12 @@ def damaged(path: Path, at: int) -> None:
 
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "a byte of a key": lambda note: damaged(note / "keys", 45),
-    "the last key is cut off": lambda note: (note / "keys").write_bytes((note / "keys").read_bytes()[:-20]),
-    "half a key is cut off": lambda note: (note / "keys").write_bytes((note / "keys").read_bytes()[:-7]),
+    "the last key is cut off": lambda note: (note / "keys").write_bytes(
+        (note / "keys").read_bytes()[:-20]
+    ),
+    "half a key is cut off": lambda note: (note / "keys").write_bytes(
+        (note / "keys").read_bytes()[:-7]
+    ),
     "a byte of what is said of them": lambda note: damaged(note / "note.json", 15),
     "it is empty": lambda note: (note / "note.json").write_bytes(b""),
     "it is another node's": lambda note: [
@@ -328,8 +353,15 @@ def test_a_note_made_with_another_config_is_refused(machines: Machines) -> None:
 def test_killed_while_it_notes_the_next_one_notes_anew(machines: Machines) -> None:
     b = machines.b
     b.ok("fsck", "--node", "node-b")
-    assert run_killed(["--config", str(b.file), "fsck", "--node", "node-b"], "crawldir.held.written").code == -9
-    assert [path.name[0] for path in machines.notes("node-b")] == ["."], "what it wrote is hidden; the old one is gone"
+    assert (
+        run_killed(
+            ["--config", str(b.file), "fsck", "--node", "node-b"], "crawldir.held.written"
+        ).code
+        == -9
+    )
+    assert [path.name[0] for path in machines.notes("node-b")] == ["."], (
+        "what it wrote is hidden; the old one is gone"
+    )
     assert not compared(machines.a)
     b.ok("fsck", "--node", "node-b")
     assert [path.name[0] == "." for path in machines.notes("node-b")] == [False]

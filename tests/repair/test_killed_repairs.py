@@ -28,11 +28,20 @@ from tests.repair.test_damages import (
 
 __all__ = ["whole"]
 STEPS = sorted(
-    {"queue.lost", "queue.move.written", "queue.move.step", "queue.move.state", "queue.move.record", "queue.move.done"}
+    {
+        "queue.lost",
+        "queue.move.written",
+        "queue.move.step",
+        "queue.move.state",
+        "queue.move.record",
+        "queue.move.done",
+    }
     | {
         step
         for path in (ROOT / "crawl_lib").rglob("*.py")
-        for step in re.findall(r'reached\("(repair\.queue\.[a-z_]+)"\)', path.read_text(encoding="utf-8"))
+        for step in re.findall(
+            r'reached\("(repair\.queue\.[a-z_]+)"\)', path.read_text(encoding="utf-8")
+        )
     }
 )
 
@@ -71,7 +80,9 @@ def test_killed_after_a_step_and_run_again(
     krake = copy(damage.kill_at)
     damage.do(krake.directory)
     assert damage.name in found(krake)
-    assert run_killed(["--config", str(krake.file), *REPAIR], step).code == -9, f"{step} was not reached"
+    assert run_killed(["--config", str(krake.file), *REPAIR], step).code == -9, (
+        f"{step} was not reached"
+    )
     krake.ok(*REPAIR)
     if damage.do is _handed_on:
         assert b"http://elsewhere.example/" in (queue(krake.directory) / "handed_on").read_bytes()
@@ -96,7 +107,9 @@ def test_a_repair_of_a_whole_queue_changes_nothing_that_counts(
     assert found(krake) == Counter()
 
 
-def test_a_page_that_the_key_tables_call_crawled_is_not_fetched_again(copy: Callable[..., Krake]) -> None:
+def test_a_page_that_the_key_tables_call_crawled_is_not_fetched_again(
+    copy: Callable[..., Krake],
+) -> None:
     """Neither `state` nor the record can be read: what was processed comes from the key tables."""
     krake = copy()
     before = waiting(krake)
@@ -134,8 +147,13 @@ FOLDER_STEPS = {
 
 
 def test_every_step_of_a_folder_repair_is_killed() -> None:
-    texts = [(ROOT / "crawl_lib" / name).read_text() for name in ("repair/folders/folders.py", "rounds/commit.py")]
-    assert set(re.findall(r'reached\("((?:repair|rounds)[a-z._]+)"\)', "".join(texts))) == set(FOLDER_STEPS)
+    texts = [
+        (ROOT / "crawl_lib" / name).read_text()
+        for name in ("repair/folders/folders.py", "rounds/commit.py")
+    ]
+    assert set(re.findall(r'reached\("((?:repair|rounds)[a-z._]+)"\)', "".join(texts))) == set(
+        FOLDER_STEPS
+    )
 
 
 @pytest.mark.parametrize("step", FOLDER_STEPS)
@@ -145,7 +163,9 @@ def test_a_folder_repair_killed_after_a_step_and_run_again(
     damage = DAMAGES[FOLDER_STEPS[step]]
     krake = copy()
     damage.do(krake.directory)
-    assert run_killed(["--config", str(krake.file), *REPAIR], step).code == -9, f"{step} was not reached"
+    assert run_killed(["--config", str(krake.file), *REPAIR], step).code == -9, (
+        f"{step} was not reached"
+    )
     krake.ok(*REPAIR)
     assert found(krake) == Counter()
     krake.ok("settle")

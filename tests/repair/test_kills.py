@@ -46,7 +46,13 @@ STEPS = {
         "curate.import.marked",
     ],
 }
-MODULES = ("repair/segments/salvage", "curate/drop", "curate/compact", "curate/importing", "repair/segments/swap")
+MODULES = (
+    "repair/segments/salvage",
+    "curate/drop",
+    "curate/compact",
+    "curate/importing",
+    "repair/segments/swap",
+)
 
 
 def pages_to_drop(segment: Path) -> list[str]:
@@ -110,10 +116,16 @@ def prepare(tool: str, crawl: Result, home: Path) -> SegmentRef:
 def outcome(tool: str, crawl: Result, name: SegmentRef, home: Path) -> object:
     """What is the same after an unbroken run and after a killed one that was run again."""
     stores = stores_of(crawl.config)
-    assert [finding.to_text() for finding in fsck(stores, full=False).findings if finding.room != "export"] == []
+    assert [
+        finding.to_text()
+        for finding in fsck(stores, full=False).findings
+        if finding.room != "export"
+    ] == []
     assert problems(crawl.config, name) == []
     folder = crawl.crawl_dir / name.folder
-    leftovers = [path.name for path in crawl.crawl_dir.glob("*/.*") if not path.name.startswith(".damaged-")]
+    leftovers = [
+        path.name for path in crawl.crawl_dir.glob("*/.*") if not path.name.startswith(".damaged-")
+    ]
     assert leftovers == []
     assert len(list(folder.glob(".damaged-*"))) == (tool == "salvage")
     places = {"warc_file", "warc_offset", "warc_length"}
@@ -126,7 +138,10 @@ def outcome(tool: str, crawl: Result, name: SegmentRef, home: Path) -> object:
         imported = [key_of(page(number)[0]) for number in range(7)]
         states = list(keys.states(imported).values())
     assert states == [KeyState.CRAWLED if tool == "import" else None] * 7
-    queued = [stages.settle_node(open_stores(crawl.config), node=node)["queue"] for node in crawl.config.servers]
+    queued = [
+        stages.settle_node(open_stores(crawl.config), node=node)["queue"]
+        for node in crawl.config.servers
+    ]
     return found, queued
 
 
@@ -142,13 +157,17 @@ def unbroken(crawled: Result, tmp_path_factory: pytest.TempPathFactory) -> dict[
     return found
 
 
-@pytest.mark.parametrize(("tool", "step"), [(tool, step) for tool, steps in STEPS.items() for step in steps])
+@pytest.mark.parametrize(
+    ("tool", "step"), [(tool, step) for tool, steps in STEPS.items() for step in steps]
+)
 def test_killed_and_run_again(
     tool: str, step: str, crawled: Result, unbroken: dict[str, object], tmp_path: Path
 ) -> None:
     crawl = copy_of(crawled, tmp_path / "crawl")
     name = prepare(tool, crawl, tmp_path)
-    assert killed_at(tool, crawl.config, name, tmp_path, step), f"{step} was not reached, so nothing was tested"
+    assert killed_at(tool, crawl.config, name, tmp_path, step), (
+        f"{step} was not reached, so nothing was tested"
+    )
     TOOLS[tool](crawl.config, name, tmp_path)
     assert outcome(tool, crawl, name, tmp_path) == unbroken[tool]
 
@@ -160,7 +179,8 @@ def test_every_step_of_repairs_is_tested() -> None:
         step
         for module in MODULES
         for step in re.findall(
-            r'reached\("([a-z._]+)"\)', (ROOT / "crawl_lib" / f"{module}.py").read_text(encoding="utf-8")
+            r'reached\("([a-z._]+)"\)',
+            (ROOT / "crawl_lib" / f"{module}.py").read_text(encoding="utf-8"),
         )
     }
     assert len(found) > 10

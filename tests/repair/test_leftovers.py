@@ -42,7 +42,9 @@ def hidden(krake: Krake) -> list[Path]:
     return list(krake.directory.glob("dfs/crawl/1*/.node-a-*"))
 
 
-def test_a_node_that_left_without_being_retired_is_named_until_it_is(copy: Callable[..., Krake]) -> None:
+def test_a_node_that_left_without_being_retired_is_named_until_it_is(
+    copy: Callable[..., Krake],
+) -> None:
     krake = copy()
     assert "node_not_retired" not in findings(krake)
     with_servers(krake, "node-b")
@@ -53,12 +55,19 @@ def test_a_node_that_left_without_being_retired_is_named_until_it_is(copy: Calla
     assert "node_not_retired" not in findings(krake)
 
 
-def test_pages_that_a_salvage_lost_are_noted_until_they_are_requeued_or_crawled(copy: Callable[..., Krake]) -> None:
+def test_pages_that_a_salvage_lost_are_noted_until_they_are_requeued_or_crawled(
+    copy: Callable[..., Krake],
+) -> None:
     krake = copy()
-    warc = max(krake.directory.glob("dfs/crawl/1*/node-a/*.warc.gz"), key=lambda path: path.stat().st_size)
+    warc = max(
+        krake.directory.glob("dfs/crawl/1*/node-a/*.warc.gz"), key=lambda path: path.stat().st_size
+    )
     for share in (0.3, 0.7):
         flip(warc, share)
-    assert run_killed(["--config", str(krake.file), "fsck", "--repair"], "repair.swap.indexed").code == -9
+    assert (
+        run_killed(["--config", str(krake.file), "fsck", "--repair"], "repair.swap.indexed").code
+        == -9
+    )
     (warc.parent.parent / ".swap-node-a.json").unlink()
     report = krake.ok("fsck", "--json").json
     [note] = [one for one in report["findings"] if one["name"] == "pages_lost"]
@@ -75,10 +84,14 @@ def test_pages_that_a_salvage_lost_are_noted_until_they_are_requeued_or_crawled(
     shutil.rmtree(requeued)
     assert "pages_lost" not in findings(krake), "they are crawled again"
     krake.ok("fsck", "--repair")
-    assert set(krake.directory.glob("dfs/crawl/seeds/*")) == before, "a repair does not queue them once more"
+    assert set(krake.directory.glob("dfs/crawl/seeds/*")) == before, (
+        "a repair does not queue them once more"
+    )
 
 
-def test_the_hidden_folder_of_a_take_that_was_deleted_is_named_and_swept(copy: Callable[..., Krake]) -> None:
+def test_the_hidden_folder_of_a_take_that_was_deleted_is_named_and_swept(
+    copy: Callable[..., Krake],
+) -> None:
     krake = copy(UPLOADED)
     [folder] = hidden(krake)
     (folder.parent / f".node-a-{'0' * 32}").mkdir()  # of a take before this one
@@ -97,7 +110,9 @@ def test_the_hidden_folder_of_a_take_that_was_deleted_is_named_and_swept(copy: C
     assert findings(krake) == {}
 
 
-def test_a_note_of_a_node_that_an_attempt_did_not_finish_is_swept(copy: Callable[..., Krake]) -> None:
+def test_a_note_of_a_node_that_an_attempt_did_not_finish_is_swept(
+    copy: Callable[..., Krake],
+) -> None:
     krake = copy(UPLOADED)
     krake.ok("crawl", "--batch-size", "1000")
     krake.ok("settle")
@@ -109,7 +124,9 @@ def test_a_note_of_a_node_that_an_attempt_did_not_finish_is_swept(copy: Callable
     assert (left.exists(), note.exists()) == (False, True)
 
 
-def test_the_hidden_folder_of_a_lost_node_is_named_once_the_node_is_retired(copy: Callable[..., Krake]) -> None:
+def test_the_hidden_folder_of_a_lost_node_is_named_once_the_node_is_retired(
+    copy: Callable[..., Krake],
+) -> None:
     krake = copy(UPLOADED)
     shutil.move(krake.directory / "queue" / "node-a", krake.directory / "gone")
     [folder] = hidden(krake)
@@ -123,7 +140,11 @@ def test_the_hidden_folder_of_a_lost_node_is_named_once_the_node_is_retired(copy
     assert findings(krake) == {}
 
 
-LEFT_BESIDE = ("dfs/crawl/.start-{start}-{id}", "dfs/crawl/seeds/.{seeds}-{id}", "{one}/.index.json.{id}")
+LEFT_BESIDE = (
+    "dfs/crawl/.start-{start}-{id}",
+    "dfs/crawl/seeds/.{seeds}-{id}",
+    "{one}/.index.json.{id}",
+)
 """What attempts leave that were killed while they made what is there: names of folders."""
 
 
@@ -131,14 +152,20 @@ def leave(krake: Krake, name: str, **other: str) -> Path:
     """Make one of these; `other`: in place of what is there."""
     [seeds] = krake.directory.glob("dfs/crawl/seeds/[0-9a-f]*")
     one = min(krake.directory.glob("dfs/crawl/1*")).relative_to(krake.directory)
-    names = {"start": Starts.hidden_prefix("one", 1).split("-")[1], "seeds": seeds.name, "one": str(one)}
+    names = {
+        "start": Starts.hidden_prefix("one", 1).split("-")[1],
+        "seeds": seeds.name,
+        "one": str(one),
+    }
     made = krake.directory / name.format(**{**names, **other}, id="0123456789abcdef" * 2)
     made.mkdir()
     return made
 
 
 @pytest.mark.parametrize("name", LEFT_BESIDE)
-def test_what_killed_attempts_left_beside_what_stands_is_swept(copy: Callable[..., Krake], name: str) -> None:
+def test_what_killed_attempts_left_beside_what_stands_is_swept(
+    copy: Callable[..., Krake], name: str
+) -> None:
     krake = copy()
     made = leave(krake, name)
     other = leave(krake, name.replace("index", "x"), start="0" * 40, seeds="0" * 40)
@@ -156,7 +183,9 @@ def test_what_a_killed_drop_left_in_a_segment_is_swept(copy: Callable[..., Krake
     left = listed.with_name(f".{listed.name}.{'0123456789abcdef' * 2}")
     left.write_bytes(b"")
     before, where = found(krake), str(left.relative_to(krake.directory / "dfs"))
-    assert [one["name"] for one in krake("fsck", "--json").json["findings"] if one["where"] == where] == ["leftover"]
+    assert [
+        one["name"] for one in krake("fsck", "--json").json["findings"] if one["where"] == where
+    ] == ["leftover"]
     krake.ok("sweep")
     assert not left.exists()
     assert listed.exists()
@@ -168,7 +197,9 @@ def begin_and_die(config: Config) -> None:
     start_iteration(open_stores(config), run_id="given up", iteration=1)
 
 
-def test_a_start_of_a_run_that_was_given_up_is_swept_once_another_folder_was_chosen(config: Config) -> None:
+def test_a_start_of_a_run_that_was_given_up_is_swept_once_another_folder_was_chosen(
+    config: Config,
+) -> None:
     """Until then it may go on, and be the one."""
     stores = open_stores(config)
     start_iteration(stores, run_id="run", iteration=1, clock=lambda: 1000)
@@ -181,7 +212,14 @@ def test_a_start_of_a_run_that_was_given_up_is_swept_once_another_folder_was_cho
     assert stores.crawl.folders() == ["1000", second.folder]
 
 
-DELETED_IN = ("dfs/crawl", "dfs/crawl/seeds", "dfs/crawl/held", "dfs/crawl/{one}", "dfs/export", "dfs/export/x")
+DELETED_IN = (
+    "dfs/crawl",
+    "dfs/crawl/seeds",
+    "dfs/crawl/held",
+    "dfs/crawl/{one}",
+    "dfs/export",
+    "dfs/export/x",
+)
 
 
 def test_tables_of_an_answer_are_swept_once_no_answer_can_need_them(config: Config) -> None:
@@ -197,7 +235,9 @@ def test_tables_of_an_answer_are_swept_once_no_answer_can_need_them(config: Conf
 
 
 @pytest.mark.parametrize("place", DELETED_IN)
-def test_what_a_killed_attempt_was_deleting_is_named_and_swept(copy: Callable[..., Krake], place: str) -> None:
+def test_what_a_killed_attempt_was_deleting_is_named_and_swept(
+    copy: Callable[..., Krake], place: str
+) -> None:
     krake = copy()
     krake.ok("export", "--label", "x")
     one = min(krake.directory.glob("dfs/crawl/1*")).name
@@ -209,7 +249,9 @@ def test_what_a_killed_attempt_was_deleting_is_named_and_swept(copy: Callable[..
     assert findings(krake) == {}
 
 
-def test_a_node_called_deleted_keeps_the_hidden_folder_of_its_take(copy: Callable[..., Krake]) -> None:
+def test_a_node_called_deleted_keeps_the_hidden_folder_of_its_take(
+    copy: Callable[..., Krake],
+) -> None:
     krake = copy()
     made = min(krake.directory.glob("dfs/crawl/1*")) / f".deleted-{'a' * 32}"
     made.mkdir()
@@ -230,7 +272,9 @@ def test_the_hidden_folder_of_an_import_is_left_until_its_segment_stands(
     assert not list(folder.glob(f".{segment}-*"))
 
 
-def test_the_directory_of_a_node_that_left_is_looked_at_and_repaired(copy: Callable[..., Krake]) -> None:
+def test_the_directory_of_a_node_that_left_is_looked_at_and_repaired(
+    copy: Callable[..., Krake],
+) -> None:
     """Its damage was not found, and `nodes retire` and `fsck --repair` named each other."""
     krake = copy()
     with_servers(krake, "node-b")
@@ -243,7 +287,9 @@ def test_the_directory_of_a_node_that_left_is_looked_at_and_repaired(copy: Calla
     assert findings(krake) == {}
 
 
-def test_key_tables_are_filled_from_the_queue_of_a_node_that_left(copy: Callable[..., Krake]) -> None:
+def test_key_tables_are_filled_from_the_queue_of_a_node_that_left(
+    copy: Callable[..., Krake],
+) -> None:
     """They lacked its keys for good, and no task could begin."""
     krake = copy()
     with_servers(krake, "node-b")

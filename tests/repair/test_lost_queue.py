@@ -58,12 +58,21 @@ def test_a_lost_queue_is_refused_named_and_found_again(
     assert set(visited(krake)) > set(crawled)
 
 
-@pytest.mark.parametrize("step", ["intake.chunk.inserted", "take.written", "segment.publish.uploaded"])
-def test_a_queue_lost_in_the_first_iteration_of_its_node_is_missed_too(step: str, krake: Krake, web: Serving) -> None:
+@pytest.mark.parametrize(
+    "step", ["intake.chunk.inserted", "take.written", "segment.publish.uploaded"]
+)
+def test_a_queue_lost_in_the_first_iteration_of_its_node_is_missed_too(
+    step: str, krake: Krake, web: Serving
+) -> None:
     """The node has neither settled nor a segment, and the keys of the seeds are known: an empty queue loses them."""
     configure(krake)
     krake.ok("inject", "\n".join(web.seeds))
-    assert run_killed(["--config", str(krake.file), "crawl", "--run-id", "one", "--iterations", "1"], step).code == -9
+    assert (
+        run_killed(
+            ["--config", str(krake.file), "crawl", "--run-id", "one", "--iterations", "1"], step
+        ).code
+        == -9
+    )
     shutil.rmtree(queue(krake.directory))
     for words in TASKS:
         assert "run `krake nodes restart node-a`" in krake(*words).error()
@@ -135,8 +144,12 @@ def test_what_was_handed_on_is_not_crawled_again_when_all_is_read_again(
     assert found(krake) == {}
 
 
-@pytest.mark.parametrize("step", [None, "intake.record_begun", "intake.planned", "intake.chunk.inserted"])
-def test_an_empty_queue_whose_record_is_gone_crawls_nothing_again(copy: Callable[..., Krake], step: str | None) -> None:
+@pytest.mark.parametrize(
+    "step", [None, "intake.record_begun", "intake.planned", "intake.chunk.inserted"]
+)
+def test_an_empty_queue_whose_record_is_gone_crawls_nothing_again(
+    copy: Callable[..., Krake], step: str | None
+) -> None:
     """It looks as one that has yet to begin; what was handed on to it would come past the key check once more."""
     krake = copy()
     directory = queue(krake.directory)

@@ -12,7 +12,18 @@ import pytest
 from crawl_lib.errors import KeyAccessError
 from crawl_lib.keys import SqliteKeyServer
 from tests.cli.conftest import Krake
-from tests.repair.test_damages import EXPORT, REPAIR, both, carry_out, flip, found, queue, sql, visited, waiting
+from tests.repair.test_damages import (
+    EXPORT,
+    REPAIR,
+    both,
+    carry_out,
+    flip,
+    found,
+    queue,
+    sql,
+    visited,
+    waiting,
+)
 
 
 def newest_folder(directory: Path) -> Path:
@@ -62,7 +73,9 @@ def test_a_take_that_begins_elsewhere(copy: Callable[..., Krake]) -> None:
     assert max(visited(krake).values()) == 1
 
 
-def test_a_node_with_a_file_in_place_of_its_directory_is_one_that_is_not_here(copy: Callable[..., Krake]) -> None:
+def test_a_node_with_a_file_in_place_of_its_directory_is_one_that_is_not_here(
+    copy: Callable[..., Krake],
+) -> None:
     krake = copy("take.written")
     node, away = queue(krake.directory), krake.directory / "away"
     node.rename(away)
@@ -96,9 +109,13 @@ def test_key_tables_of_an_older_version_have_no_table_of_turns(copy: Callable[..
     assert found(krake) == {}
 
 
-def test_who_may_make_no_tables_is_told_what_is_left_and_all_else_is_repaired(copy: Callable[..., Krake], monkeypatch):
+def test_who_may_make_no_tables_is_told_what_is_left_and_all_else_is_repaired(
+    copy: Callable[..., Krake], monkeypatch
+):
     def refuse(server: SqliteKeyServer) -> None:
-        raise KeyAccessError(f"{server.name}: CREATE command denied: an administrator runs GRANT ALL")
+        raise KeyAccessError(
+            f"{server.name}: CREATE command denied: an administrator runs GRANT ALL"
+        )
 
     krake = copy()
     both("DROP TABLE kraakeslots")(krake.directory)
@@ -145,7 +162,9 @@ def test_tables_that_changed_places(copy: Callable[..., Krake]) -> None:
     assert found(krake) == {}
 
 
-def test_of_damaged_segments_that_lie_aside_the_newest_is_put_back(copy: Callable[..., Krake]) -> None:
+def test_of_damaged_segments_that_lie_aside_the_newest_is_put_back(
+    copy: Callable[..., Krake],
+) -> None:
     """The one that stood last: an older one may lack what was dropped or salvaged since."""
     krake = copy()
     folder = newest_folder(krake.directory)
@@ -159,12 +178,16 @@ def test_of_damaged_segments_that_lie_aside_the_newest_is_put_back(copy: Callabl
     assert (folder / "node-a" / "manifest.json").exists()
 
 
-def test_missing_tables_are_told_how_they_are_made_and_filled_once(copy: Callable[..., Krake]) -> None:
+def test_missing_tables_are_told_how_they_are_made_and_filled_once(
+    copy: Callable[..., Krake],
+) -> None:
     krake = copy()
     lost, broken = sorted(krake.directory.glob("keys/*.sqlite"))
     lost.unlink()
     broken.write_bytes(b"no tables\n" * 1000)
-    told = {Path(one["where"]).name: one for one in krake("fsck", "--fast", "--json").json["findings"]}
+    told = {
+        Path(one["where"]).name: one for one in krake("fsck", "--fast", "--json").json["findings"]
+    }
     assert told[lost.name]["problem"] == "no such file"
     for one in told.values():
         assert one["repair"] == "put it back as it was, or run `krake fsck --repair`"
@@ -187,13 +210,17 @@ def test_zeros_in_a_queue_are_no_url(copy: Callable[..., Krake]) -> None:
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "pages.parquet", "links.parquet"])
-def test_a_file_of_a_segment_that_is_gone_is_named_with_its_repair(name: str, copy: Callable[..., Krake]) -> None:
+def test_a_file_of_a_segment_that_is_gone_is_named_with_its_repair(
+    name: str, copy: Callable[..., Krake]
+) -> None:
     """By each command that reads it; `krake fsck` ended with an error where the manifest was gone."""
     krake = copy()
     (newest_folder(krake.directory) / "node-a" / name).unlink()
     assert found(krake)
     commands = iter([("export", "--label", "x"), ("graph", "link", "--export", "x")])
-    assert "krake fsck --repair" in next(done.err for words in commands if (done := krake(*words)).code)
+    assert "krake fsck --repair" in next(
+        done.err for words in commands if (done := krake(*words)).code
+    )
     shutil.rmtree(krake.directory / "dfs/export/x", ignore_errors=True)
     krake.ok(*REPAIR)
     assert found(krake) == {}
@@ -207,7 +234,9 @@ def test_a_look_that_fails_calls_nothing_clean(copy: Callable[..., Krake]) -> No
         assert ".swap-node-a.json: cannot be read" in krake(*words).error()
 
 
-def test_damage_of_an_export_is_found_though_its_segments_have_changed(copy: Callable[..., Krake]) -> None:
+def test_damage_of_an_export_is_found_though_its_segments_have_changed(
+    copy: Callable[..., Krake],
+) -> None:
     """The note of it ended the check, and what is advised must not make files of other segments."""
     krake = copy()
     page = sorted(urls_of(newest_folder(krake.directory) / "node-a"))[0]
@@ -217,17 +246,28 @@ def test_damage_of_an_export_is_found_though_its_segments_have_changed(copy: Cal
     data = bytearray(mapping.read_bytes())
     data[4:24], data[24:44] = data[24:44], data[4:24]
     mapping.write_bytes(data)
-    [finding] = [one for one in krake("fsck", "--json").json["findings"] if one["name"] == "mapping_damaged"]
+    [finding] = [
+        one for one in krake("fsck", "--json").json["findings"] if one["name"] == "mapping_damaged"
+    ]
     assert finding["repair"] == "move the folder export/e away, and export again"
 
 
 def urls_of(segment: Path) -> list[str]:
     """URLs of a segment's pages."""
-    return [str(url) for url in pq.read_table(segment / "pages.parquet", columns=["url"]).column("url").to_pylist()]
+    return [
+        str(url)
+        for url in pq.read_table(segment / "pages.parquet", columns=["url"])
+        .column("url")
+        .to_pylist()
+    ]
 
 
-@pytest.mark.parametrize("keys", ["hash > '8'", "hash = (SELECT min(hash) FROM kraakekeys)", "keyinfo = 1"])
-def test_a_replica_that_lacks_what_pages_and_queues_say(copy: Callable[..., Krake], keys: str) -> None:
+@pytest.mark.parametrize(
+    "keys", ["hash > '8'", "hash = (SELECT min(hash) FROM kraakekeys)", "keyinfo = 1"]
+)
+def test_a_replica_that_lacks_what_pages_and_queues_say(
+    copy: Callable[..., Krake], keys: str
+) -> None:
     """It is filled, and the repair that did it says so and no more that it is missing."""
     krake = copy()
     sql(1, f"DELETE FROM kraakekeys WHERE {keys}")(krake.directory)
@@ -237,7 +277,9 @@ def test_a_replica_that_lacks_what_pages_and_queues_say(copy: Callable[..., Krak
     assert found(krake) == {}
 
 
-def test_records_that_cannot_be_read_again_in_their_place_stay_next_to_the_spool(copy: Callable[..., Krake]) -> None:
+def test_records_that_cannot_be_read_again_in_their_place_stay_next_to_the_spool(
+    copy: Callable[..., Krake],
+) -> None:
     """The spool goes with its take. Records behind an open part would count twice, so all of it is fetched again."""
     krake = copy("seal.written")
     node = queue(krake.directory)

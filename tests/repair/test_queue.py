@@ -38,7 +38,9 @@ def lay(queue: Queue, numbers: list[int], tail: bytes = b"") -> tuple[int, int]:
 
 
 def claims(queue: Queue, numbers: list[int]) -> None:
-    (queue.directory / "new.claim").write_bytes(b"".join(encode_line(url(number)) + b"\n" for number in numbers))
+    (queue.directory / "new.claim").write_bytes(
+        b"".join(encode_line(url(number)) + b"\n" for number in numbers)
+    )
 
 
 def waiting(queue: Queue) -> list[QueuedUrl]:
@@ -66,7 +68,9 @@ def test_what_an_earlier_repair_put_aside_stays(queue: Queue) -> None:
     (queue.directory / "undecided").write_bytes(halves[0])
     repair_queue(held(queue))
     for name, found in (("intake", journals), ("undecided", halves)):
-        assert [path.read_bytes() for path in sorted(queue.directory.glob(f"{name}.broken*"))] == found
+        assert [
+            path.read_bytes() for path in sorted(queue.directory.glob(f"{name}.broken*"))
+        ] == found
 
 
 def test_candidates_that_may_have_been_claimed_are_kept(queue: Queue) -> None:
@@ -79,21 +83,27 @@ def test_candidates_that_may_have_been_claimed_are_kept(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("phase", [READ, INSERT, CLAIM])
-def test_a_journal_that_promises_more_than_there_is_counts_what_is_gone(queue: Queue, phase: str) -> None:
+def test_a_journal_that_promises_more_than_there_is_counts_what_is_gone(
+    queue: Queue, phase: str
+) -> None:
     size, meta_size = lay(queue, [1, 2])
     claims(queue, [7])
-    Journal([("1", "node-a")], new_count=5, new_bytes=size + 99, meta_bytes=meta_size, phase=phase).write(
-        queue.directory
-    )
+    Journal(
+        [("1", "node-a")], new_count=5, new_bytes=size + 99, meta_bytes=meta_size, phase=phase
+    ).write(queue.directory)
     report = repair_queue(held(queue))
     assert report.lost == 3
     assert waiting(queue) == [url(1), url(2), *([url(7)] if phase == CLAIM else [])]
-    assert queue.taken_in().to_mapping() == {"complete": [], "partial": {}}, "every segment is read again"
+    assert queue.taken_in().to_mapping() == {"complete": [], "partial": {}}, (
+        "every segment is read again"
+    )
 
 
 def test_a_whole_intake_is_left_to_go_on(queue: Queue) -> None:
     size, meta_size = lay(queue, [1, 2], tail=b"http://a.example/not-decided\n")
-    journal = Journal([("1", "node-a")], new_count=2, new_bytes=size, meta_bytes=meta_size, phase=INSERT)
+    journal = Journal(
+        [("1", "node-a")], new_count=2, new_bytes=size, meta_bytes=meta_size, phase=INSERT
+    )
     journal.write(queue.directory)
     before = {path.name: path.read_bytes() for path in queue.directory.iterdir()}
     repair_queue(held(queue))
@@ -114,7 +124,10 @@ def test_what_was_undecided_before_an_intake_is_asked_again(queue: Queue) -> Non
     assert not (queue.directory / "new.undecided").exists()
 
 
-GREEDY, OTHERS = [f"http://g.test/{number}" for number in range(9)], [f"http://{host}.test/" for host in "abcd"]
+GREEDY, OTHERS = (
+    [f"http://g.test/{number}" for number in range(9)],
+    [f"http://{host}.test/" for host in "abcd"],
+)
 
 
 def take_two(queue: Queue, name: str) -> list[str]:
@@ -128,7 +141,12 @@ def take_two(queue: Queue, name: str) -> list[str]:
 def partly_taken(queue: Queue) -> Queue:
     """A queue of one file, of which a first take is over, and a second one is open."""
     lines = [*GREEDY[:3], OTHERS[0], GREEDY[3], *OTHERS[1:3], *GREEDY[4:]]
-    take_in(queue, Keys(), *(source(str(number), "n", [line]) for number, line in enumerate(lines)), chunk_lines=1)
+    take_in(
+        queue,
+        Keys(),
+        *(source(str(number), "n", [line]) for number, line in enumerate(lines)),
+        chunk_lines=1,
+    )
     assert take_two(queue, "1") == [GREEDY[0], OTHERS[0]]
     first = Take.open(queue.directory)
     assert first is not None
@@ -139,7 +157,9 @@ def partly_taken(queue: Queue) -> Queue:
 
 
 @pytest.mark.parametrize("lost", [["state"], ["state", "state.krake"]])
-def test_what_takes_passed_over_hides_nothing_that_was_crawled(partly_taken: Queue, lost: list[str]) -> None:
+def test_what_takes_passed_over_hides_nothing_that_was_crawled(
+    partly_taken: Queue, lost: list[str]
+) -> None:
     """Where no one says any more how much of file 0 is processed, its URLs that were crawled are not fetched again."""
     queue, crawled = partly_taken, {key(url) for url in (GREEDY[0], OTHERS[0])}
     before = urls_of(queue)

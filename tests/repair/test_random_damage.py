@@ -30,18 +30,24 @@ def test_every_file_is_of_a_kind_and_every_kind_is_there(ground: Ground) -> None
 
 
 @pytest.mark.parametrize("seeds", SEEDS, ids=str)
-def test_a_damage_is_found_or_harmless_and_its_repair_loses_nothing(ground: Ground, seeds: range) -> None:
+def test_a_damage_is_found_or_harmless_and_its_repair_loses_nothing(
+    ground: Ground, seeds: range
+) -> None:
     trials = [ground.trial(seed) for seed in seeds]
     wrong = [trial.to_text() for trial in trials if trial.wrong]
     assert not wrong, "\n".join(wrong)
 
 
-def test_urls_that_only_a_half_done_rehoming_has_are_taken_in_again(ground: Ground, tmp_path: Path) -> None:
+def test_urls_that_only_a_half_done_rehoming_has_are_taken_in_again(
+    ground: Ground, tmp_path: Path
+) -> None:
     """The next task makes its files again from the queue, which lost these URLs."""
     without_data(ground, tmp_path, "rehomed")
 
 
-def test_urls_that_only_what_is_put_back_has_are_taken_in_again(ground: Ground, tmp_path: Path) -> None:
+def test_urls_that_only_what_is_put_back_has_are_taken_in_again(
+    ground: Ground, tmp_path: Path
+) -> None:
     """The same: a take that was not over puts back what the queue has then."""
     without_data(ground, tmp_path, "put back")
 

@@ -34,7 +34,11 @@ def test_new_tables_get_exactly_the_keys_and_states_that_the_crawl_wrote(crawl: 
     planned = crawl(*FILL, "--dry-run", "--json").json["keys"]
     assert rows(crawl) == {}
     done = crawl.ok(*FILL, "--json").json["keys"]
-    assert (planned["added"], planned["pages"], planned["queued"]) == (done["added"], done["pages"], done["queued"])
+    assert (planned["added"], planned["pages"], planned["queued"]) == (
+        done["added"],
+        done["pages"],
+        done["queued"],
+    )
     assert done["added"] == len(before)
     assert rows(crawl) == before
     assert crawl.ok(*FILL, "--json").json["keys"] is None

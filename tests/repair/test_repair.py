@@ -50,7 +50,9 @@ def test_a_queue_is_not_judged_by_tables_that_lack_pages(
     assert found(krake) == {}
 
 
-def test_a_part_is_not_repaired_alone_while_what_it_is_made_from_is_damaged(copy: Callable[..., Krake]) -> None:
+def test_a_part_is_not_repaired_alone_while_what_it_is_made_from_is_damaged(
+    copy: Callable[..., Krake],
+) -> None:
     krake = copy()
     segment = max(krake.directory.glob("dfs/crawl/1*")) / "node-a"
     (segment / "links.parquet").unlink()
@@ -76,7 +78,9 @@ def test_a_repair_that_cannot_be_done_yet_is_not_told_as_done(copy: Callable[...
     assert found(krake) == {}
 
 
-def test_what_is_repaired_says_first_how_many_urls_are_fetched_again(copy: Callable[..., Krake]) -> None:
+def test_what_is_repaired_says_first_how_many_urls_are_fetched_again(
+    copy: Callable[..., Krake],
+) -> None:
     krake = copy("take.leftover")
     [note] = (queue(krake.directory) / "spool").glob("*.positions")
     cut(f"spool/{note.name}", 3)(krake.directory)
@@ -98,7 +102,9 @@ def test_what_is_repaired_says_first_how_many_urls_are_fetched_again(copy: Calla
         ("finalize", "graph finalize"),
     ],
 )
-def test_an_old_name_says_the_new_one(old: str, new: str, krake: Krake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_old_name_says_the_new_one(
+    old: str, new: str, krake: Krake, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit, match="2"):
         krake(*old.split())
     assert f"is `krake {new}` now" in capsys.readouterr().err

@@ -96,7 +96,10 @@ def test_a_dump_brings_back_what_all_servers_lost(copy: Callable[..., Krake]) ->
     krake.ok("keys", "dump", file)
     krake.ok("keys", "create", "--drop", "--yes")
     assert found(krake)["page_key_unknown"] == 3
-    assert sum(krake.ok("keys", "load", file, "--dry-run", "--json").json["by_state"].values()) == before[0]
+    assert (
+        sum(krake.ok("keys", "load", file, "--dry-run", "--json").json["by_state"].values())
+        == before[0]
+    )
     krake.ok("keys", "load", file)
     assert [server["total"] for server in krake.status()["keys"]] == before
     assert found(krake) == Counter()

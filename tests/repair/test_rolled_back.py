@@ -26,7 +26,9 @@ def put_back_after(krake: Krake, commands: Sequence[tuple[str, ...]]) -> None:
     kept.rename(queue(krake.directory))
 
 
-@pytest.mark.parametrize("commands", [(CRAWL,), (CRAWL, CRAWL)], ids=["one iteration", "two iterations"])
+@pytest.mark.parametrize(
+    "commands", [(CRAWL,), (CRAWL, CRAWL)], ids=["one iteration", "two iterations"]
+)
 def test_an_older_copy_is_refused_named_and_begun_anew(
     commands: Sequence[tuple[str, ...]], copy: Callable[..., Krake]
 ) -> None:
@@ -62,7 +64,9 @@ def test_a_copy_of_before_the_settling_is_refused(copy: Callable[..., Krake]) ->
 
 
 @pytest.mark.parametrize("kill_at", [None, "take.written"])
-def test_a_crawl_that_is_not_on_the_dfs_is_missed(kill_at: str | None, copy: Callable[..., Krake]) -> None:
+def test_a_crawl_that_is_not_on_the_dfs_is_missed(
+    kill_at: str | None, copy: Callable[..., Krake]
+) -> None:
     """A disk that is not mounted, another `dfs_primary`: nothing is fetched into the wrong place."""
     krake = copy(kill_at)
     dfs, away = krake.directory / "dfs", krake.directory / "away"
@@ -83,7 +87,10 @@ def test_a_crawl_that_is_not_on_the_dfs_is_missed(kill_at: str | None, copy: Cal
 
 def test_folders_that_were_deleted_by_hand_are_not_missed(copy: Callable[..., Krake]) -> None:
     krake = copy()
-    for folder in [*(krake.directory / "dfs" / "crawl").glob("1*"), krake.directory / "dfs" / "crawl" / "seeds"]:
+    for folder in [
+        *(krake.directory / "dfs" / "crawl").glob("1*"),
+        krake.directory / "dfs" / "crawl" / "seeds",
+    ]:
         shutil.rmtree(folder)
     assert "crawl_missing" not in found(krake, "--fast")
     krake.ok(*CRAWL)

@@ -81,13 +81,23 @@ def outlinks_of(crawl: Result, segment: Path) -> list[bytes]:
 def test_what_is_not_the_warc_is_made_again_from_it(table: str, harm: str, crawl: Result) -> None:
     """The WARC is the log: with it whole, rows, index, outlinks and exports are the same as before the damage."""
     segment, name = largest(crawl)
-    before = rows(segment), rows(segment, "links"), (segment / "index.cdxj").read_bytes(), outlinks_of(crawl, segment)
+    before = (
+        rows(segment),
+        rows(segment, "links"),
+        (segment / "index.cdxj").read_bytes(),
+        outlinks_of(crawl, segment),
+    )
     TABLE_DAMAGE[harm](segment / table)
     assert problems(crawl.config, name)
     report = salvage(crawl, name)
     assert (report.lost, report.lost_urls) == (0, [])
     assert problems(crawl.config, name) == []
-    after = rows(segment), rows(segment, "links"), (segment / "index.cdxj").read_bytes(), outlinks_of(crawl, segment)
+    after = (
+        rows(segment),
+        rows(segment, "links"),
+        (segment / "index.cdxj").read_bytes(),
+        outlinks_of(crawl, segment),
+    )
     assert after == before
 
 
@@ -96,7 +106,9 @@ def test_two_repairs_in_one_second_keep_both_damaged_segments(crawl: Result) -> 
     asides = set()
     for _ in range(2):
         cut(segment / "pages.parquet")
-        asides.add(salvage_segment(stores_of(crawl.config), name, clock=lambda: 1_700_000_000.0).aside)
+        asides.add(
+            salvage_segment(stores_of(crawl.config), name, clock=lambda: 1_700_000_000.0).aside
+        )
         assert problems(crawl.config, name) == []
     assert len(asides) == 2
 
@@ -140,7 +152,9 @@ def test_good_records_come_out_of_a_damaged_warc(harm: str, crawl: Result) -> No
     for url, row in kept.items():
         places = {"warc_file", "warc_offset", "warc_length"}
         same = {column: value for column, value in row.items() if column not in places}
-        assert same == {column: value for column, value in pages[url].items() if column not in places}
+        assert same == {
+            column: value for column, value in pages[url].items() if column not in places
+        }
     assert outlinks_of(crawl, segment) == outlinks
     if harm != "gone":
         assert len(lost) < len(pages), "nothing came out"
@@ -186,8 +200,12 @@ def test_warc_and_tables_damaged_at_once(harm: str, crawl: Result) -> None:
     export_all(crawl.config, "after")
 
 
-@pytest.mark.parametrize("changed", [{"url": "http://127.0.1.1/x\nhttp://not.example/"}, {"outcome": "o"}])
-def test_a_row_that_was_changed_says_nothing_of_a_page(changed: dict[str, str], crawl: Result) -> None:
+@pytest.mark.parametrize(
+    "changed", [{"url": "http://127.0.1.1/x\nhttp://not.example/"}, {"outcome": "o"}]
+)
+def test_a_row_that_was_changed_says_nothing_of_a_page(
+    changed: dict[str, str], crawl: Result
+) -> None:
     """Its URL would be crawled, its outcome be kept."""
     segment, name = largest(crawl)
     pages = rows(segment)
@@ -412,7 +430,9 @@ def test_a_line_of_outlinks_that_is_no_url_takes_no_other_with_it(crawl: Result)
     """Where no manifest says the owners, they are those of the hosts: it has none."""
     segment, name = largest(crawl)
     lines = outlinks_of(crawl, segment)
-    (segment / "outlinks").write_bytes(gzip.compress(b"\n".join([b"no-url\t\t0\t0\t\t", *lines]) + b"\n"))
+    (segment / "outlinks").write_bytes(
+        gzip.compress(b"\n".join([b"no-url\t\t0\t0\t\t", *lines]) + b"\n")
+    )
     for path in (segment / "manifest.json", segment.parent / "index.json"):
         path.unlink()
     salvage(crawl, name)
@@ -420,14 +440,18 @@ def test_a_line_of_outlinks_that_is_no_url_takes_no_other_with_it(crawl: Result)
     assert sorted(outlinks_of(crawl, segment)) == sorted(lines)
 
 
-def test_what_the_index_says_is_used_where_the_table_ends(crawl: Result, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_index_says_is_used_where_the_table_ends(
+    crawl: Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first rows can be read, the records of all are gone."""
     segment, name = largest(crawl)
     table = pq.read_table(segment / "pages.parquet")
     pq.write_table(table, segment / "pages.parquet", row_group_size=1, write_page_checksum=True)
     half = pq.read_metadata(segment / "pages.parquet").row_group(len(table) // 2).column(1)
     data = bytearray((segment / "pages.parquet").read_bytes())
-    data[half.data_page_offset : half.data_page_offset + half.total_compressed_size] = bytes(half.total_compressed_size)
+    data[half.data_page_offset : half.data_page_offset + half.total_compressed_size] = bytes(
+        half.total_compressed_size
+    )
     (segment / "pages.parquet").write_bytes(data)
     warc_of(segment).unlink()
     monkeypatch.setattr("crawl_lib.segment.reader.BATCH_ROWS", 1)
@@ -435,8 +459,12 @@ def test_what_the_index_says_is_used_where_the_table_ends(crawl: Result, monkeyp
     lost = set(salvage(crawl, name).lost_urls)
     assert answered <= lost <= set(table.column("url").to_pylist())
     rows_read = {queued.url: queued for queued in read_lost(stores_of(crawl.config), name)}
-    first = next(row for row in table.to_pylist() if row["status"] is not None and row["via_key"] is not None)
-    assert rows_read[first["url"]].via == first["via_key"], "the index says less, and takes no place of a row"
+    first = next(
+        row for row in table.to_pylist() if row["status"] is not None and row["via_key"] is not None
+    )
+    assert rows_read[first["url"]].via == first["via_key"], (
+        "the index says less, and takes no place of a row"
+    )
 
 
 @pytest.mark.parametrize(
@@ -448,7 +476,9 @@ def test_what_the_index_says_is_used_where_the_table_ends(crawl: Result, monkeyp
         (f"http://127.0.1.1/{'l' * 3000}", {}, True),
     ],
 )
-def test_a_response_alone_is_kept_or_named(url: str, head: dict[str, str], is_kept: bool, crawl: Result) -> None:
+def test_a_response_alone_is_kept_or_named(
+    url: str, head: dict[str, str], is_kept: bool, crawl: Result
+) -> None:
     """Rubbish that passes for one ends no repair; a URL that is longer than the config allows now is one."""
     segment, name = largest(crawl)
     warc = warc_of(segment)

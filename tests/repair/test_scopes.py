@@ -48,7 +48,10 @@ def folders(stores: Stores) -> list[Path]:
 
 def scopes(stores: Stores) -> list[list[str]]:
     """The hosts in scope of each iteration."""
-    return [sorted(stores.crawl.scopes.read(stores.crawl.folder(path.name).iteration())) for path in folders(stores)]
+    return [
+        sorted(stores.crawl.scopes.read(stores.crawl.folder(path.name).iteration()))
+        for path in folders(stores)
+    ]
 
 
 SCOPES = [["a.test"]] * 2 + [["a.test", "b.test"]] * 2 + [["a.test", "b.test", "c.test"]] * 2
@@ -66,7 +69,9 @@ def test_iterations_of_one_scope_share_its_file(grown: Stores) -> None:
 
 @pytest.mark.parametrize("data", [None, b"", b"b.test\n", b"\xff\xfe"])
 @pytest.mark.parametrize("number", [0, 3, 5])
-def test_a_damaged_scope_is_one_finding_and_is_made_again(grown: Stores, number: int, data: bytes | None) -> None:
+def test_a_damaged_scope_is_one_finding_and_is_made_again(
+    grown: Stores, number: int, data: bytes | None
+) -> None:
     path = scope_of(folders(grown)[number])
     if data is None:
         path.unlink()
@@ -116,7 +121,9 @@ def keep_all(_: Stores) -> None:
     pass
 
 
-@pytest.mark.parametrize(("delete", "left"), [(keep_all, 3), (delete_first_four, 1), (delete_newest_two, 3)])
+@pytest.mark.parametrize(
+    ("delete", "left"), [(keep_all, 3), (delete_first_four, 1), (delete_newest_two, 3)]
+)
 def test_a_sweep_deletes_scopes_that_no_iteration_will_have(
     grown: Stores, delete: Callable[[Stores], None], left: int
 ) -> None:
@@ -137,7 +144,9 @@ def test_a_sweep_keeps_every_scope_while_an_iteration_cannot_be_read(grown: Stor
     assert len(shared_scopes(directory(grown))) == 3
 
 
-def test_a_sweep_keeps_the_scope_that_a_start_is_about_to_name(grown: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_keeps_the_scope_that_a_start_is_about_to_name(
+    grown: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stages.inject(grown, run_id="seeds of d.test", seeds="http://d.test/")
     give_name, swept = Starts.give_name, []
 
@@ -158,7 +167,10 @@ def test_a_start_after_a_damaged_scope_nobody_has_names_the_repair(grown: Stores
     delete_newest_two(grown)
     newest.write_bytes(b"a.test\n")
     begin(grown)
-    assert json.loads((folders(grown)[-1] / "iteration.json").read_bytes())["scope_sha256"] == newest.name
+    assert (
+        json.loads((folders(grown)[-1] / "iteration.json").read_bytes())["scope_sha256"]
+        == newest.name
+    )
     assert problems(grown) == ["scope_damaged"]
     repair_crawl(grown)
     assert scopes(grown)[-1] == SCOPES[-1]

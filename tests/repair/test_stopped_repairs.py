@@ -67,7 +67,9 @@ def test_a_queue_repair(
     assert found(krake) == Counter()
 
 
-def test_urls_that_a_queue_repair_found_gone_are_noted_before_it_stops(copy: Callable[..., Krake]) -> None:
+def test_urls_that_a_queue_repair_found_gone_are_noted_before_it_stops(
+    copy: Callable[..., Krake],
+) -> None:
     """What says that they were there is set aside: the next repair would not know of them."""
     krake = copy("intake.chunk.journalled")
     new = queue(krake.directory) / "new"

@@ -19,7 +19,10 @@ from tests.older import as_older
 
 def with_options(config: Config, **sections: dict[str, Any]) -> Config:
     """The config of another machine."""
-    changed = {name: dataclasses.replace(getattr(config, name), **options) for name, options in sections.items()}
+    changed = {
+        name: dataclasses.replace(getattr(config, name), **options)
+        for name, options in sections.items()
+    }
     return dataclasses.replace(config, **changed)
 
 
@@ -67,15 +70,20 @@ def test_an_option_that_differs_is_named_with_what_to_do(config: Config) -> None
 def test_another_version_is_named(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     start(config)
     monkeypatch.setattr(agreement, "VERSION", "9.9.9")
-    with pytest.raises(ConfigError, match=r"this machine has Krake 9.9.9, and the iteration was begun with \d"):
+    with pytest.raises(
+        ConfigError, match=r"this machine has Krake 9.9.9, and the iteration was begun with \d"
+    ):
         crawl(config)
 
 
-def test_other_code_of_the_same_version_is_refused(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_code_of_the_same_version_is_refused(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     start(config)
     monkeypatch.setattr(agreement, "code_digest", lambda: "f" * 64)
     with pytest.raises(
-        ConfigError, match=r"files of Krake .* digest ffffffffffff\) are not those that the iteration was begun with"
+        ConfigError,
+        match=r"files of Krake .* digest ffffffffffff\) are not those that the iteration was begun with",
     ):
         crawl(config)
     inject_again(config)
@@ -165,7 +173,10 @@ def test_the_note_of_an_older_version_holds_until_a_change_is_noted(config: Conf
         crawl(changed)
     inject_again(changed)
     assert crawl(changed)["taken"] == 0
-    assert sorted(path.name for path in crawl_dir(config).glob("*/agreed-*")) == ["agreed-1.json", "agreed-2.json"]
+    assert sorted(path.name for path in crawl_dir(config).glob("*/agreed-*")) == [
+        "agreed-1.json",
+        "agreed-2.json",
+    ]
 
 
 def test_folders_of_before_there_were_notes_are_crawled(config: Config) -> None:

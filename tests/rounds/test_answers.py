@@ -19,7 +19,15 @@ from crawl_lib.storage import LocalStorage
 from crawl_lib.stores import Stores, open_stores
 from tests.rounds.test_start import lay_segment
 
-ANSWERED = {"ok", "redirect", "not_modified", "gone", "client_error", "server_error", "unexpected_status"}
+ANSWERED = {
+    "ok",
+    "redirect",
+    "not_modified",
+    "gone",
+    "client_error",
+    "server_error",
+    "unexpected_status",
+}
 ANSWERED |= {"mime_refused"}
 NOT_ASKED = {"robots_denied", "address_refused", "port_refused", "filtered"}
 Opened = Callable[[float], Stores]
@@ -30,7 +38,9 @@ def opened(config: Config) -> Opened:
     """The stores of a crawl with such a `crawl.min_success`."""
 
     def with_share(share: float) -> Stores:
-        return open_stores(dataclasses.replace(config, crawl=dataclasses.replace(config.crawl, min_success=share)))
+        return open_stores(
+            dataclasses.replace(config, crawl=dataclasses.replace(config.crawl, min_success=share))
+        )
 
     return with_share
 
@@ -57,13 +67,25 @@ def test_each_outcome_is_an_answer_or_none_or_was_not_asked_for(outcome: Outcome
         (0.0, {"ok": 24, "timeout": 26}, "only 24 of 50"),
         (0.0, {"host_gave_up": 900, "dns_failed": 100}, "only 0 of 1,000"),
         (0.0, {"server_error": 20, "gone": 3, "redirect": 2, "timeout": 25}, ""),
-        (0.0, {"robots_denied": 900, "address_refused": 90, "port_refused": 9, "ok": 9, "timeout": 40}, ""),
+        (
+            0.0,
+            {
+                "robots_denied": 900,
+                "address_refused": 90,
+                "port_refused": 9,
+                "ok": 9,
+                "timeout": 40,
+            },
+            "",
+        ),
         (0.8, {"ok": 79, "timeout": 21}, "only 79 of 100"),
         (0.8, {"ok": 80, "timeout": 20}, ""),
         (0.1, {"ok": 49, "timeout": 51}, "only 49 of 100"),
     ],
 )
-def test_few_answers_are_told_of(opened: Opened, share: float, outcomes: dict[str, int], said: str) -> None:
+def test_few_answers_are_told_of(
+    opened: Opened, share: float, outcomes: dict[str, int], said: str
+) -> None:
     stores = opened(share)
     folder = crawled(stores, outcomes, {})
     warning = few_answers(stores, FolderState.read(stores.crawl, folder))
@@ -76,7 +98,9 @@ def test_the_nodes_of_an_iteration_count_together(opened: Opened) -> None:
     assert "warning" not in commit_iteration(stores, run_id="r", iteration=1)
 
 
-def test_by_default_it_is_a_warning_in_log_result_and_status(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
+def test_by_default_it_is_a_warning_in_log_result_and_status(
+    opened: Opened, caplog: pytest.LogCaptureFixture
+) -> None:
     stores = opened(0.0)
     folder = crawled(stores, {"timeout": 60}, {"ok": 3})
     warning = "only 3 of 63 URLs were answered at all"
@@ -85,14 +109,22 @@ def test_by_default_it_is_a_warning_in_log_result_and_status(opened: Opened, cap
     assert [entry["warning"] for entry in crawl_status(stores)["iterations"]] == [warning]
 
 
-def test_commit_fails_when_all_is_durable_and_only_once(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_fails_when_all_is_durable_and_only_once(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stores, secured = opened(0.2), list[str]()
     folder = crawled(stores, {"timeout": 60}, {"ok": 3})
     monkeypatch.setattr(LocalStorage, "secure", lambda storage, path: secured.append(path))
-    with pytest.raises(FewAnswersError, match=r"only 3 of 63 .*min_success is 0.2.*Nothing is lost.*A new run goes on"):
+    with pytest.raises(
+        FewAnswersError,
+        match=r"only 3 of 63 .*min_success is 0.2.*Nothing is lost.*A new run goes on",
+    ):
         commit_iteration(stores, run_id="r", iteration=1)
     assert secured == [f"crawl/{folder}/index.json"]
-    assert json.loads(stores.storage.read_bytes(secured[0]))["counts"]["outcomes"] == {"ok": 3, "timeout": 60}
+    assert json.loads(stores.storage.read_bytes(secured[0]))["counts"]["outcomes"] == {
+        "ok": 3,
+        "timeout": 60,
+    }
     again = commit_iteration(stores, run_id="r", iteration=1)
     assert (again["folder"], again["warning"]) == (folder, "only 3 of 63 URLs were answered at all")
 
@@ -110,7 +142,10 @@ def test_a_new_run_goes_on(opened: Opened) -> None:
 def test_above_the_share_a_warning_is_all(opened: Opened) -> None:
     stores = opened(0.2)
     crawled(stores, {"timeout": 60}, {"ok": 30})
-    assert commit_iteration(stores, run_id="r", iteration=1)["warning"] == "only 30 of 90 URLs were answered at all"
+    assert (
+        commit_iteration(stores, run_id="r", iteration=1)["warning"]
+        == "only 30 of 90 URLs were answered at all"
+    )
 
 
 @pytest.mark.parametrize(
@@ -154,11 +189,17 @@ def test_below_50_urls_a_run_fails_only_without_any_answer(opened: Opened, share
     crawled(stores, {"timeout": 48, "gone": 1}, {}, run_id="one answer")
     assert commit_iteration(stores, run_id="one answer", iteration=1)["urls"] == 49
     crawled(stores, {"robots_denied": 3}, {}, run_id="none asked")
-    assert "fetched nothing" in commit_iteration(stores, run_id="none asked", iteration=1)["warning"]
+    assert (
+        "fetched nothing" in commit_iteration(stores, run_id="none asked", iteration=1)["warning"]
+    )
     crawled(stores, {"timeout": 1}, {}, run_id="no answer")
-    with pytest.raises(FewAnswersError, match=r"only 0 of 1 URLs were answered at all, and crawl.min_success"):
+    with pytest.raises(
+        FewAnswersError, match=r"only 0 of 1 URLs were answered at all, and crawl.min_success"
+    ):
         commit_iteration(stores, run_id="no answer", iteration=1)
-    assert "timeout 1" in commit_iteration(stores, run_id="no answer", iteration=1)["warning"], "people have seen it"
+    assert "timeout 1" in commit_iteration(stores, run_id="no answer", iteration=1)["warning"], (
+        "people have seen it"
+    )
 
 
 def test_a_repair_that_writes_the_index_again_says_nothing(opened: Opened) -> None:

@@ -40,8 +40,18 @@ class FakeAirflow(ThreadingHTTPServer):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}"
 
-    def add(self, task_id: str, value: Any, *, state: str = "running", try_number: int = 1, run: str = RUN) -> None:
-        self.tasks.append({"task_id": task_id, "dag_run_id": run, "state": state, "try_number": try_number})
+    def add(
+        self,
+        task_id: str,
+        value: Any,
+        *,
+        state: str = "running",
+        try_number: int = 1,
+        run: str = RUN,
+    ) -> None:
+        self.tasks.append(
+            {"task_id": task_id, "dag_run_id": run, "state": state, "try_number": try_number}
+        )
         self.values[task_id] = value
 
 
@@ -58,7 +68,9 @@ class _Answering(BaseHTTPRequestHandler):
             query = parse_qs(parts.query)
             assert query["order_by"] == ["-start_date"]
             first = int(query["offset"][0])
-            body = json.dumps({"task_instances": self.server.tasks[first : first + int(query["limit"][0])]}).encode()
+            body = json.dumps(
+                {"task_instances": self.server.tasks[first : first + int(query["limit"][0])]}
+            ).encode()
         else:
             assert unquote(parts.path.split("/")[6]) in {RUN, "old"}
             value = self.server.values.get(unquote(parts.path.split("/")[8]))
@@ -97,11 +109,27 @@ def config(tmp_path: Path) -> Config:
 
 
 def value(phase: str, **more: Any) -> dict[str, Any]:
-    facts = {"phase": phase, "taken": 20, "fetched": 5, "errors": 1, "bytes": 900, "queue": 50, "pages_per_s": 2.5}
-    return {**facts, "try": 1, "time": time.time(), "curve": [[0, 0, 0, 0, 50], [6, 5, 900, 1, 50]], **more}
+    facts = {
+        "phase": phase,
+        "taken": 20,
+        "fetched": 5,
+        "errors": 1,
+        "bytes": 900,
+        "queue": 50,
+        "pages_per_s": 2.5,
+    }
+    return {
+        **facts,
+        "try": 1,
+        "time": time.time(),
+        "curve": [[0, 0, 0, 0, 50], [6, 5, 900, 1, 50]],
+        **more,
+    }
 
 
-def test_a_node_elsewhere_is_at_work_as_on_this_machine(airflow: FakeAirflow, config: Config) -> None:
+def test_a_node_elsewhere_is_at_work_as_on_this_machine(
+    airflow: FakeAirflow, config: Config
+) -> None:
     """Finding 1: `krake status` knew only the nodes of its own machine."""
     first, second = config.servers
     airflow.add(f"iteration_2.crawl.{first}", value("fetch"))
@@ -142,18 +170,26 @@ def test_a_killed_task_has_said_nothing_since(
     assert "open_take" not in entry
 
 
-def test_a_node_that_had_no_task_is_only_not_on_this_machine(airflow: FakeAirflow, config: Config) -> None:
+def test_a_node_that_had_no_task_is_only_not_on_this_machine(
+    airflow: FakeAirflow, config: Config
+) -> None:
     airflow.add("iteration_1.crawl.stranger", value("fetch"))
     airflow.add("inject", value("done"))
-    assert all("not on this machine" in entry["note"] for entry in status_of(config)["queues"].values())
+    assert all(
+        "not on this machine" in entry["note"] for entry in status_of(config)["queues"].values()
+    )
 
 
-def test_the_newest_task_is_found_behind_many_of_others(airflow: FakeAirflow, config: Config) -> None:
+def test_the_newest_task_is_found_behind_many_of_others(
+    airflow: FakeAirflow, config: Config
+) -> None:
     first, second = config.servers
     for number in range(150, 0, -1):
         airflow.add(f"iteration_{number}.crawl.{first}", value("done"), state="success")
     airflow.add(f"settle.{second}", value("done"), state="success")
-    assert all(entry["progress"]["phase"] == "done" for entry in status_of(config)["queues"].values())
+    assert all(
+        entry["progress"]["phase"] == "done" for entry in status_of(config)["queues"].values()
+    )
     assert len(airflow.asked) == 4
 
 
@@ -167,16 +203,26 @@ def test_the_newest_task_is_found_behind_many_of_others(airflow: FakeAirflow, co
     ],
 )
 def test_an_airflow_that_refuses_is_named_and_the_rest_is_shown(
-    airflow: FakeAirflow, config: Config, monkeypatch: pytest.MonkeyPatch, status: int, token: str, words: str
+    airflow: FakeAirflow,
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    token: str,
+    words: str,
 ) -> None:
     airflow.status = status
     monkeypatch.setenv("KRAKE_AIRFLOW_TOKEN", token)
     found = status_of(config)
-    assert all(words in entry["error"] and token not in entry["error"] for entry in found["queues"].values())
+    assert all(
+        words in entry["error"] and token not in entry["error"]
+        for entry in found["queues"].values()
+    )
     assert found["keys"]
 
 
-@pytest.mark.parametrize("answer", [[1], {"tasks": []}, {"task_instances": 3}, {"task_instances": ["x"]}, "text", 7])
+@pytest.mark.parametrize(
+    "answer", [[1], {"tasks": []}, {"task_instances": 3}, {"task_instances": ["x"]}, "text", 7]
+)
 def test_json_of_something_else_is_said(
     airflow: FakeAirflow, config: Config, monkeypatch: pytest.MonkeyPatch, answer: Any
 ) -> None:
@@ -187,8 +233,12 @@ def test_json_of_something_else_is_said(
     assert found["keys"]
 
 
-@pytest.mark.parametrize("url", ["ftp://a", "airflow.example", "http://user:secret@a", "http://", "http://[a"])
-def test_a_value_that_is_no_url_is_said(config: Config, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+@pytest.mark.parametrize(
+    "url", ["ftp://a", "airflow.example", "http://user:secret@a", "http://", "http://[a"]
+)
+def test_a_value_that_is_no_url_is_said(
+    config: Config, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
     monkeypatch.setenv("KRAKE_AIRFLOW_URL", url)
     for entry in status_of(config)["queues"].values():
         assert "KRAKE_AIRFLOW_URL: give a URL such as" in entry["error"]
@@ -207,10 +257,17 @@ def test_people_are_told_the_same(
     airflow: FakeAirflow, config: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, second = config.servers
-    airflow.add(f"iteration_2.crawl.{first}", value("paused", reason="the disk [of\x1b] node-0 is full"), run="old")
+    airflow.add(
+        f"iteration_2.crawl.{first}",
+        value("paused", reason="the disk [of\x1b] node-0 is full"),
+        run="old",
+    )
     airflow.add(f"iteration_2.crawl.{second}", value("fetch", time=1e9), state="failed", run="old")
     assert main(["--config", str(write_config(config, tmp_path)), "status"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "old / 2" in shown
-    assert "5 fetched); paused: the disk [of\\x1b] node-0 is full; paused, as Airflow knows from old" in shown
+    assert (
+        "5 fetched); paused: the disk [of\\x1b] node-0 is full; paused, as Airflow knows from old"
+        in shown
+    )
     assert "50; no report since 2001-09-09T01:46:40Z, and Airflow says: failed" in shown

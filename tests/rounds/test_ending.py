@@ -40,13 +40,17 @@ def until_ended(config: Config, run: str = RUN) -> tuple[int, str]:
 
 
 def commit_again(config: Config, number: int, run: str = RUN) -> str:
-    return str(stages.commit_iteration(open_stores(config), run_id=run, iteration=number).get("ended", ""))
+    return str(
+        stages.commit_iteration(open_stores(config), run_id=run, iteration=number).get("ended", "")
+    )
 
 
 def index_of(config: Config, number: int, run: str = RUN) -> dict[str, Any]:
     own = open_stores(config).crawl.find(run, number)
     assert own is not None
-    found: dict[str, Any] = json.loads((Result(config).crawl_dir / own.folder / "index.json").read_text())
+    found: dict[str, Any] = json.loads(
+        (Result(config).crawl_dir / own.folder / "index.json").read_text()
+    )
     return found
 
 
@@ -58,15 +62,26 @@ def segment(**more: Any) -> dict[str, Any]:
     ("manifests", "left"),
     [
         ([segment(), segment()], segment()),
-        ([segment(queue_after=2, undecided=1), segment(queue_after=3)], segment(queue_after=5, undecided=1)),
-        ([segment(queue_after=2, next_due=9), segment(queue_after=1, next_due=7)], segment(queue_after=3, next_due=7)),
+        (
+            [segment(queue_after=2, undecided=1), segment(queue_after=3)],
+            segment(queue_after=5, undecided=1),
+        ),
+        (
+            [segment(queue_after=2, next_due=9), segment(queue_after=1, next_due=7)],
+            segment(queue_after=3, next_due=7),
+        ),
         ([segment(queue_after=2, next_due=9), segment()], segment(queue_after=2, next_due=9)),
-        ([segment(queue_after=2, next_due=0), segment(queue_after=1, next_due=7)], segment(queue_after=3, next_due=0)),
+        (
+            [segment(queue_after=2, next_due=0), segment(queue_after=1, next_due=7)],
+            segment(queue_after=3, next_due=0),
+        ),
         ([segment(queue_after=2, next_due=9), segment(queue_after=1)], segment(queue_after=3)),
         ([segment(), {}], segment(queue_after=None, undecided=None)),
     ],
 )
-def test_an_index_sums_up_what_the_manifests_say_is_left(manifests: list[Any], left: dict[str, Any]) -> None:
+def test_an_index_sums_up_what_the_manifests_say_is_left(
+    manifests: list[Any], left: dict[str, Any]
+) -> None:
     """Of older versions, and of a segment that was made again, they say nothing: then no one knows."""
     assert what_is_left(manifests) == left
 
@@ -165,7 +180,9 @@ def test_what_comes_later_changes_nothing_of_it(tmp_path: Path) -> None:
         inject(config, serving.seeds, "backfill")
         stores = open_stores(config)
         for _ in range(2):
-            assert [commit_again(config, number) for number in range(1, last + 1)] == [""] * (last - 1) + [why]
+            assert [commit_again(config, number) for number in range(1, last + 1)] == [""] * (
+                last - 1
+            ) + [why]
             for later in (last + 1, last + 2):
                 assert ended_before(stores, run_id=RUN, iteration=later) == why
             for own in range(1, last + 1):
@@ -174,7 +191,9 @@ def test_what_comes_later_changes_nothing_of_it(tmp_path: Path) -> None:
         assert set(Result(config).visited()) == set(serving.truth().visits)
 
 
-def test_a_node_that_was_missing_ends_nothing_and_its_late_segment_does_not_either(tmp_path: Path) -> None:
+def test_a_node_that_was_missing_ends_nothing_and_its_late_segment_does_not_either(
+    tmp_path: Path,
+) -> None:
     config = make(tmp_path, crawl={"min_nodes": 0.5, "max_iterations": MOST})
     stages.crawl_node(open_stores(config), run_id=RUN, iteration=1, node="node-0")
     assert commit_again(config, 1) == ""

@@ -13,7 +13,13 @@ import pytest
 
 from crawl_lib.config import Config
 from crawl_lib.crawldir import FileName
-from crawl_lib.rounds import CrawlReader, commit_iteration, refresh_index, start_iteration, status_of
+from crawl_lib.rounds import (
+    CrawlReader,
+    commit_iteration,
+    refresh_index,
+    start_iteration,
+    status_of,
+)
 from crawl_lib.rounds.iterations import ASK_AGAIN_S, Iterations
 from crawl_lib.storage import LocalStorage
 from crawl_lib.stores import Stores, open_stores
@@ -53,7 +59,9 @@ class Looks:
         self.folders = [self.add(number, commit=True) for number in (1, 2, 3)]
 
     def add(self, number: int, *, commit: bool) -> str:
-        folder = start_iteration(self.stores, run_id="r", iteration=number, clock=lambda: 1000.0 + number).folder
+        folder = start_iteration(
+            self.stores, run_id="r", iteration=number, clock=lambda: 1000.0 + number
+        ).folder
         for node in self.stores.config.servers:
             lay_segment(self.stores, folder, node, pages=number)
         if commit:
@@ -125,7 +133,9 @@ def test_a_repair_is_seen_within_a_minute(looks: Looks) -> None:
     looks.now_s = ASK_AGAIN_S
     after = looks.look()
     assert [entry["counts"]["urls"] for entry in after] == [2, 9, 6]
-    assert {path.split("/")[1] for path in looks.storage.read} == {repaired}, "the others are not read again"
+    assert {path.split("/")[1] for path in looks.storage.read} == {repaired}, (
+        "the others are not read again"
+    )
 
 
 def test_pages_that_are_dropped_are_seen_within_a_minute(looks: Looks) -> None:

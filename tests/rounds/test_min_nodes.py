@@ -40,7 +40,9 @@ def stores(config: Config) -> Stores:
 
 def small(directory: Path, **sections: Any) -> Config:
     crawl = {"min_nodes": 0.6, "max_iterations": 60}
-    return make_config(directory, nodes=3, crawl=crawl, batch={"size": 4}, fetch={"host_delay_s": 0.0}, **sections)
+    return make_config(
+        directory, nodes=3, crawl=crawl, batch={"size": 4}, fetch={"host_delay_s": 0.0}, **sections
+    )
 
 
 def round_without(config: Config, number: int, *dead: str) -> dict[str, Any]:
@@ -77,13 +79,18 @@ def to_the_end(config: Config, first: int) -> Result:
         (100, 0.951, 96),
     ],
 )
-def test_the_share_is_rounded_up_and_never_by_a_digit_of_floating_point(nodes: int, share: float, needed: int) -> None:
+def test_the_share_is_rounded_up_and_never_by_a_digit_of_floating_point(
+    nodes: int, share: float, needed: int
+) -> None:
     assert needed_segments(nodes, share) == needed
 
 
 def test_commit_goes_on_without_a_node_and_says_which(stores: Stores) -> None:
     first = start_iteration(stores, run_id="r", iteration=1)
-    with pytest.raises(PathNotFoundError, match=r"no segment of node-a, node-b; .*min_nodes is 0.5: 1 of 2 must exist"):
+    with pytest.raises(
+        PathNotFoundError,
+        match=r"no segment of node-a, node-b; .*min_nodes is 0.5: 1 of 2 must exist",
+    ):
         commit_iteration(stores, run_id="r", iteration=1)
     lay_segment(stores, first.folder, "node-b", pages=2)
     done = commit_iteration(stores, run_id="r", iteration=1)
@@ -92,10 +99,14 @@ def test_commit_goes_on_without_a_node_and_says_which(stores: Stores) -> None:
     lay_segment(stores, first.folder, "node-a", pages=3)
     again = commit_iteration(stores, run_id="r", iteration=1)
     assert ("missing" in again, again["fetched"], again["outcomes"]) == (False, 5, {"ok": 5})
-    assert stores.storage.read_bytes(f"crawl/{first.folder}/index.json") == index, "finished output stays as it is"
+    assert stores.storage.read_bytes(f"crawl/{first.folder}/index.json") == index, (
+        "finished output stays as it is"
+    )
 
 
-def test_a_damaged_index_is_written_again_whatever_share_of_the_nodes_is_asked_for_now(stores: Stores) -> None:
+def test_a_damaged_index_is_written_again_whatever_share_of_the_nodes_is_asked_for_now(
+    stores: Stores,
+) -> None:
     first = start_iteration(stores, run_id="r", iteration=1)
     lay_segment(stores, first.folder, "node-b", pages=2)
     commit_iteration(stores, run_id="r", iteration=1)
@@ -139,10 +150,14 @@ def test_hosts_of_a_late_segment_outlive_its_folder(stores: Stores, order: str) 
         commit_iteration(stores, run_id="r", iteration=1)
     stores.storage.delete(f"crawl/{first.folder}")
     second = start_iteration(stores, run_id="r", iteration=2)
-    assert stores.storage.read_bytes(stores.crawl.scopes.path(second)) == b"b.example\nlate.example\n"
+    assert (
+        stores.storage.read_bytes(stores.crawl.scopes.path(second)) == b"b.example\nlate.example\n"
+    )
 
 
-def test_commit_that_died_between_scope_and_index_keeps_the_hosts_of_who_came_since(stores: Stores) -> None:
+def test_commit_that_died_between_scope_and_index_keeps_the_hosts_of_who_came_since(
+    stores: Stores,
+) -> None:
     first = start_iteration(stores, run_id="r", iteration=1)
     stores.storage.write_bytes(f"crawl/scope/{first.folder}", b"b.example\n")
     lay_segment(stores, first.folder, "node-b", scope=["b.example"])
@@ -150,12 +165,15 @@ def test_commit_that_died_between_scope_and_index_keeps_the_hosts_of_who_came_si
     commit_iteration(stores, run_id="r", iteration=1)
     stores.storage.delete(f"crawl/{first.folder}")
     second = start_iteration(stores, run_id="r", iteration=2)
-    assert stores.storage.read_bytes(stores.crawl.scopes.path(second)) == b"b.example\nlate.example\n"
+    assert (
+        stores.storage.read_bytes(stores.crawl.scopes.path(second)) == b"b.example\nlate.example\n"
+    )
 
 
 # Before its take; in the middle of the fetch; with all fetched; with the segment there, and the queue not yet moved.
 @pytest.mark.parametrize(
-    "step", ["queue.move.done", "take.written", "hosts.begun", "take.leftover", "segment.publish.renamed"]
+    "step",
+    ["queue.move.done", "take.written", "hosts.begun", "take.leftover", "segment.publish.renamed"],
 )
 def test_a_node_that_dies_and_comes_back_finishes_its_take_in_the_old_folder(
     step: str, serving: Serving, tmp_path: Path
@@ -166,7 +184,9 @@ def test_a_node_that_dies_and_comes_back_finishes_its_take_in_the_old_folder(
     stages.inject(open_stores(config), run_id="r", seeds="\n".join(serving.seeds))
     round_without(config, 1)
     folders = [start_iteration(open_stores(config), run_id="r", iteration=2).folder]
-    assert run_stage(config, "crawl_node", step, run_id="r", iteration=2, node=DEAD) == -9, f"{step} was not reached"
+    assert run_stage(config, "crawl_node", step, run_id="r", iteration=2, node=DEAD) == -9, (
+        f"{step} was not reached"
+    )
     has_segment = (Result(config).crawl_dir / folders[0] / DEAD).exists()
     for number in (2, 3):
         commit = round_without(config, number, DEAD)
@@ -176,7 +196,10 @@ def test_a_node_that_dies_and_comes_back_finishes_its_take_in_the_old_folder(
     took = Take.open(Path(config.queue.local_dir) / DEAD) is not None
     round_without(config, 4)
     crawl_dir = Result(config).crawl_dir
-    late = [json.loads((crawl_dir / folder / DEAD / "manifest.json").read_text()) for folder in folders[1:]]
+    late = [
+        json.loads((crawl_dir / folder / DEAD / "manifest.json").read_text())
+        for folder in folders[1:]
+    ]
     assert [manifest["counts"]["taken"] for manifest in late[1:]] == [0]
     assert (late[0]["counts"]["taken"] > 0) == took
     result = to_the_end(config, 5)
@@ -190,18 +213,26 @@ def test_a_node_that_dies_and_comes_back_finishes_its_take_in_the_old_folder(
     assert status["totals"]["fetched"] == len(truth.visits)
     assert all(entry["complete"] for entry in status["iterations"])
     newest = json.loads(
-        (crawl_dir / max(folder.name for folder in crawl_dir.glob("[0-9]*")) / "iteration.json").read_text()
+        (
+            crawl_dir / max(folder.name for folder in crawl_dir.glob("[0-9]*")) / "iteration.json"
+        ).read_text()
     )
-    assert newest["taken_before"] == len(truth.visits), "start has summed every folder up, late segments with it"
+    assert newest["taken_before"] == len(truth.visits), (
+        "start has summed every folder up, late segments with it"
+    )
 
 
-def test_a_node_that_was_never_there_before_leaves_empty_segments_too(serving: Serving, tmp_path: Path) -> None:
+def test_a_node_that_was_never_there_before_leaves_empty_segments_too(
+    serving: Serving, tmp_path: Path
+) -> None:
     """Its directory is made by the very task that fills what it missed."""
     config = small(tmp_path)
     folders = [round_without(config, number, DEAD)["folder"] for number in (1, 2)]
     stages.settle_node(open_stores(config), node=DEAD)
     for folder in folders:
-        manifest = json.loads((Result(config).crawl_dir / folder / DEAD / "manifest.json").read_text())
+        manifest = json.loads(
+            (Result(config).crawl_dir / folder / DEAD / "manifest.json").read_text()
+        )
         assert manifest["counts"]["taken"] == 0
     assert [entry["late"] for entry in stages.status_of(config)["iterations"]] == [[], []]
 
@@ -216,9 +247,9 @@ def test_late_segments_are_taken_in_once_by_every_node(serving: Serving, tmp_pat
         stages.settle_node(open_stores(config), node=node)
 
     def taken_in(node: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((Path(config.queue.local_dir) / node / "state.krake").read_text())[
-            "taken_in"
-        ]
+        found: dict[str, Any] = json.loads(
+            (Path(config.queue.local_dir) / node / "state.krake").read_text()
+        )["taken_in"]
         return found
 
     assert taken_in("node-0")["partial"][late] == NODES[:2]
@@ -232,7 +263,9 @@ def test_late_segments_are_taken_in_once_by_every_node(serving: Serving, tmp_pat
     assert stages.settle_node(open_stores(config), node="node-0")["seen"] == seen
 
 
-def test_an_export_takes_in_what_stands_and_the_next_one_the_late_segment(serving: Serving, tmp_path: Path) -> None:
+def test_an_export_takes_in_what_stands_and_the_next_one_the_late_segment(
+    serving: Serving, tmp_path: Path
+) -> None:
     config = small(tmp_path)
     stages.inject(open_stores(config), run_id="r", seeds="\n".join(serving.seeds))
     round_without(config, 1)
@@ -247,7 +280,9 @@ def test_an_export_takes_in_what_stands_and_the_next_one_the_late_segment(servin
 LEASE = timedelta(days=7)
 
 
-def visit(config: Config, number: int, *dead: str, later: timedelta = timedelta()) -> dict[str, Any]:
+def visit(
+    config: Config, number: int, *dead: str, later: timedelta = timedelta()
+) -> dict[str, Any]:
     """A round as the DAG `recrawl` has it; returns what its commit and its list say. `dead`: nodes without a task."""
     listed = generate(open_stores(config), "r", number, now=datetime.now(UTC) + later)
     if "ended" in listed:
@@ -273,11 +308,15 @@ def without_dead(serving: Serving, tmp_path: Path) -> Config:
     assert run_stage(config, "crawl_node", "take.written", run_id="r", iteration=1, node=DEAD) == -9
     first, second = (visit(config, number, DEAD) for number in (1, 2))
     assert (first["missing"], first["taken"], first["counts"]) == ([DEAD], 1, {"listed": 5})
-    assert (second["missing"], second["counts"]["leased"]) == ([DEAD], 4), "no other list has what it took"
+    assert (second["missing"], second["counts"]["leased"]) == ([DEAD], 4), (
+        "no other list has what it took"
+    )
     return config
 
 
-def test_with_a_crawldb_a_node_that_comes_back_fetches_its_list(without_dead: Config, serving: Serving) -> None:
+def test_with_a_crawldb_a_node_that_comes_back_fetches_its_list(
+    without_dead: Config, serving: Serving
+) -> None:
     visit_all(without_dead, 3)
     assert Result(without_dead).visited() == Counter(dict.fromkeys(serving.truth().visits, 1))
     assert all(entry["complete"] for entry in stages.status_of(without_dead)["iterations"])

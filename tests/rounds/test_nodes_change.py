@@ -34,7 +34,9 @@ def with_nodes(config: Config, *numbers: int) -> Config:
     return dataclasses.replace(config, servers=tuple(f"node-{number}" for number in numbers))
 
 
-def begun(directory: Path, serving: Serving, *numbers: int, rounds: int = 2, routing: str = "host") -> Config:
+def begun(
+    directory: Path, serving: Serving, *numbers: int, rounds: int = 2, routing: str = "host"
+) -> Config:
     """A crawl by some nodes, in the middle of it; nothing is settled. Its takes have gaps."""
     crawl = {"max_iterations": 60, "min_nodes": 0.3}
     batch, fetch = {"size": 3, "max_per_host": 1}, {"host_delay_s": 0.0}
@@ -71,7 +73,9 @@ def assert_truth(result: Result, serving: Serving, asked: Counter[str]) -> None:
     truth = serving.truth()
     assert result.visited() == Counter(dict.fromkeys(truth.visits, 1))
     again = [url for url, count in asked.items() if count > 1 and not url.endswith("/robots.txt")]
-    assert not again, "a page was fetched again"  # a new owner reads robots.txt itself, also where that redirects to
+    assert not again, (
+        "a page was fetched again"
+    )  # a new owner reads robots.txt itself, also where that redirects to
     check_counts(result)
     for segment in result.segments():
         nodes = json.loads((segment.parent / "iteration.json").read_text())["nodes"]
@@ -94,7 +98,9 @@ def test_a_node_is_added_and_gets_what_is_its_own(serving: Serving, tmp_path: Pa
     assert moved, "else nothing is tested"
     result = to_the_end(new)
     assert_truth(result, serving, serving.log().counts() - before)
-    owners = {row["url"]: s.name for s in result.segments() for row in result.rows("pages", ["url"], s)}
+    owners = {
+        row["url"]: s.name for s in result.segments() for row in result.rows("pages", ["url"], s)
+    }
     assert {owners[url] for url in moved} == {"node-2"}
     handed = sum(manifest["intake"]["handed_on"] for manifest in result.manifests())
     assert handed == len(moved), "each URL that changes its queue is counted, once"
@@ -108,7 +114,10 @@ def test_a_changed_list_is_refused_until_all_have_settled(serving: Serving, tmp_
         with pytest.raises(ConfigError, match=says):
             start_iteration(open_stores(config), run_id=run_id, iteration=1)
 
-    refused(new, "servers: .*node-0 has no mark that it settled: run `krake settle --node node-0`.*node-1 has no mark")
+    refused(
+        new,
+        "servers: .*node-0 has no mark that it settled: run `krake settle --node node-0`.*node-1 has no mark",
+    )
     stages.settle_node(open_stores(new), node="node-0")  # also with the new list
     refused(new, "once all of them are settled: node-1 has no mark")
     stages.settle_node(open_stores(old), node="node-1")
@@ -125,7 +134,11 @@ def test_a_changed_list_is_refused_until_all_have_settled(serving: Serving, tmp_
     stages.crawl_node(open_stores(old), run_id="r", iteration=3, node="node-1")
     stages.commit_iteration(open_stores(old), run_id="r", iteration=3)
     settle(old)
-    assert start_iteration(open_stores(new), run_id="x", iteration=1).nodes == ("node-0", "node-1", "node-2")
+    assert start_iteration(open_stores(new), run_id="x", iteration=1).nodes == (
+        "node-0",
+        "node-1",
+        "node-2",
+    )
     with pytest.raises(ConfigError, match="servers"):
         stages.crawl_node(open_stores(old), run_id="x", iteration=1, node="node-0")
 
@@ -150,7 +163,9 @@ def test_a_start_that_was_slower_finds_what_the_faster_one_began(
     assert SettledNotes(stores.crawl, "node-0").read() is None, "else nothing is tested"
 
 
-def test_a_segment_that_came_after_a_node_settled_has_to_be_taken_in(serving: Serving, tmp_path: Path) -> None:
+def test_a_segment_that_came_after_a_node_settled_has_to_be_taken_in(
+    serving: Serving, tmp_path: Path
+) -> None:
     old = begun(tmp_path, serving, 0, 1)
     start_iteration(open_stores(old), run_id="r", iteration=3)
     stages.settle_node(open_stores(old), node="node-0")
@@ -161,7 +176,9 @@ def test_a_segment_that_came_after_a_node_settled_has_to_be_taken_in(serving: Se
 
 
 @pytest.mark.parametrize(("moved", "routing"), [(False, "host"), (True, "host"), (False, "local")])
-def test_a_retired_node_hands_its_queue_over(moved: bool, routing: str, serving: Serving, tmp_path: Path) -> None:
+def test_a_retired_node_hands_its_queue_over(
+    moved: bool, routing: str, serving: Serving, tmp_path: Path
+) -> None:
     """On its machine, or where its directory was copied to."""
     before = serving.log().counts()
     old = begun(tmp_path, serving, 0, 1, 2, routing=routing)
@@ -176,10 +193,15 @@ def test_a_retired_node_hands_its_queue_over(moved: bool, routing: str, serving:
     assert waiting
     if moved:
         place = Path(shutil.move(place, tmp_path / "copy"))
-        with pytest.raises(PathNotFoundError, match=r"holds no queue of node node-2; .*--dir.*--lost"):
+        with pytest.raises(
+            PathNotFoundError, match=r"holds no queue of node node-2; .*--dir.*--lost"
+        ):
             retire(new, "node-2")
     directory = place if moved else None
-    assert retire_node(open_stores(new), node="node-2", directory=directory, dry_run=True)["queue"] == waiting
+    assert (
+        retire_node(open_stores(new), node="node-2", directory=directory, dry_run=True)["queue"]
+        == waiting
+    )
     assert Queue(place).length() == waiting, "a dry run changes nothing"
     assert retire(new, "node-2", directory)["handed_over"] == waiting
     assert retire(new, "node-2", directory)["handed_over"] == 0
@@ -203,14 +225,18 @@ def test_an_iteration_whose_start_died_does_not_appear_after_a_node_of_it_was_re
     if how == "lost":
         shutil.rmtree(Path(config.queue.local_dir) / "node-2")
     leave = retire_lost if how == "lost" else retire_node
-    with pytest.raises(ConfigError, match="before the others have settled: node-0 settled before iteration"):
+    with pytest.raises(
+        ConfigError, match="before the others have settled: node-0 settled before iteration"
+    ):
         leave(open_stores(new), node="node-2")
     settle(new)
     leave(open_stores(new), node="node-2")
     assert start_iteration(open_stores(new), run_id="next", iteration=1).nodes == new.servers
 
 
-def test_a_node_retires_with_its_take_open_and_things_to_take_in(serving: Serving, tmp_path: Path) -> None:
+def test_a_node_retires_with_its_take_open_and_things_to_take_in(
+    serving: Serving, tmp_path: Path
+) -> None:
     """What it has begun is committed in its folder, and what was sent to it meanwhile goes on to the new owners."""
     before = serving.log().counts()
     old = begun(tmp_path, serving, 0, 1, 2)
@@ -263,21 +289,32 @@ def test_retiring_killed_at_any_step_and_run_again_hands_over_each_url_once(
     assert start_iteration(open_stores(new), run_id="x", iteration=1).nodes == new.servers
 
 
-def test_a_node_that_is_lost_loses_no_url_that_was_ever_sent_to_it(serving: Serving, tmp_path: Path) -> None:
+def test_a_node_that_is_lost_loses_no_url_that_was_ever_sent_to_it(
+    serving: Serving, tmp_path: Path
+) -> None:
     """Its disk is gone, with a queue and an open take on it. Only what it had fetched of that take is fetched again."""
     old = begun(tmp_path, serving, 0, 1, 2)
     new = with_nodes(old, 0, 1)
     start_iteration(open_stores(old), run_id="r", iteration=3)
-    assert run_stage(old, "crawl_node", "take.leftover", run_id="r", iteration=3, node="node-2") == -9
+    assert (
+        run_stage(old, "crawl_node", "take.leftover", run_id="r", iteration=3, node="node-2") == -9
+    )
     for node in ("node-0", "node-1"):
         stages.crawl_node(open_stores(old), run_id="r", iteration=3, node=node)
-    assert stages.commit_iteration(open_stores(old), run_id="r", iteration=3)["missing"] == ["node-2"]
+    assert stages.commit_iteration(open_stores(old), run_id="r", iteration=3)["missing"] == [
+        "node-2"
+    ]
     for node in ("node-0", "node-1"):
         stages.settle_node(open_stores(old), node=node)
-    with pytest.raises(ConfigError, match="node-2: is on this machine; retire node-2 without --lost"):
+    with pytest.raises(
+        ConfigError, match="node-2: is on this machine; retire node-2 without --lost"
+    ):
         retire_lost(open_stores(new), node="node-2")
     shutil.rmtree(Path(old.queue.local_dir) / "node-2")
-    with pytest.raises(ConfigError, match=r"node-2 has no mark that it settled: .*`krake nodes retire node-2 --lost`"):
+    with pytest.raises(
+        ConfigError,
+        match=r"node-2 has no mark that it settled: .*`krake nodes retire node-2 --lost`",
+    ):
         start_iteration(open_stores(new), run_id="next", iteration=1)
     planned = retire_lost(open_stores(new), node="node-2", dry_run=True)
     done = retire_lost(open_stores(new), node="node-2")
@@ -288,15 +325,22 @@ def test_a_node_that_is_lost_loses_no_url_that_was_ever_sent_to_it(serving: Serv
     assert all(entry["complete"] for entry in stages.status_of(new)["iterations"])
 
 
-def test_seeds_for_a_node_that_never_took_part_are_not_forgotten(serving: Serving, tmp_path: Path) -> None:
+def test_seeds_for_a_node_that_never_took_part_are_not_forgotten(
+    serving: Serving, tmp_path: Path
+) -> None:
     """A list that was changed for an inject, and changed back: no one would ever take in what is the third node's."""
     before = serving.log().counts()
     three = with_nodes(
-        make_config(tmp_path, nodes=4, crawl={"max_iterations": 60}, fetch={"host_delay_s": 0.0}), 0, 1, 2
+        make_config(tmp_path, nodes=4, crawl={"max_iterations": 60}, fetch={"host_delay_s": 0.0}),
+        0,
+        1,
+        2,
     )
     two = with_nodes(three, 0, 1)
     stages.inject(open_stores(three), run_id="r", seeds="\n".join(serving.seeds))
-    with pytest.raises(ConfigError, match="seeds for node-2, which is not in servers: put it back, or run `krake"):
+    with pytest.raises(
+        ConfigError, match="seeds for node-2, which is not in servers: put it back, or run `krake"
+    ):
         start_iteration(open_stores(two), run_id="r", iteration=1)
     with pytest.raises(ConfigError, match="node-2"):
         stages.inject(open_stores(two), run_id="s", seeds=serving.seeds[0])
@@ -305,7 +349,9 @@ def test_seeds_for_a_node_that_never_took_part_are_not_forgotten(serving: Servin
     assert_truth(to_the_end(two), serving, serving.log().counts() - before)
 
 
-def test_seeds_are_not_divided_among_nodes_that_no_iteration_may_have_yet(serving: Serving, tmp_path: Path) -> None:
+def test_seeds_are_not_divided_among_nodes_that_no_iteration_may_have_yet(
+    serving: Serving, tmp_path: Path
+) -> None:
     old = begun(tmp_path, serving, 0, 1)
     new = with_nodes(old, 0, 1, 2)
     with pytest.raises(ConfigError, match="node-0 has no mark that it settled"):
@@ -325,7 +371,9 @@ def test_a_mark_is_replaced_and_taken_away_and_the_newest_holds(config: Config) 
     first.write(stores.crawl)
     kept = stores.storage.list("crawl/settled/node-a")
     first.write(stores.crawl)
-    assert stores.storage.list("crawl/settled/node-a") == kept, "nothing is written that is there already"
+    assert stores.storage.list("crawl/settled/node-a") == kept, (
+        "nothing is written that is there already"
+    )
     stores.storage.write_bytes("crawl/settled/node-a/2", sealed_json(second.to_mapping()))
     found = SettledNotes(stores.crawl, "node-a").read()
     assert found is not None

@@ -14,7 +14,10 @@ from crawl_lib.stores import Stores
 from tests.export.crawls import Capture, CrawlMaker
 from tests.stores import stores_on
 
-ENTRIES = [{"folder": "1", "segments": ["node-0"]}, {"folder": "2", "segments": ["node-0", "node-1"]}]
+ENTRIES = [
+    {"folder": "1", "segments": ["node-0"]},
+    {"folder": "2", "segments": ["node-0", "node-1"]},
+]
 
 
 @pytest.fixture
@@ -22,9 +25,16 @@ def stores(config: Config) -> Stores:
     root = Path(config.dfs_primary)
     made = CrawlMaker(root)
     made.segment("1", "node-0", [Capture(f"http://old.example/{number}") for number in range(5)])
-    made.segment("2", "node-0", [Capture(f"http://host-{number}.example/") for number in range(SHOWN + 3)])
-    gone = [Capture(f"http://a.example/{number}", status=404, outcome="gone", mime=None) for number in range(2)]
-    made.segment("2", "node-1", [*gone, Capture("http://a.example/refused", status=None, mime=None)])
+    made.segment(
+        "2", "node-0", [Capture(f"http://host-{number}.example/") for number in range(SHOWN + 3)]
+    )
+    gone = [
+        Capture(f"http://a.example/{number}", status=404, outcome="gone", mime=None)
+        for number in range(2)
+    ]
+    made.segment(
+        "2", "node-1", [*gone, Capture("http://a.example/refused", status=None, mime=None)]
+    )
     return stores_on(LocalStorage(root), config)
 
 

@@ -41,11 +41,18 @@ def lay_segment(
     """`counts`: what its manifest has besides; `outcomes`: instead of `pages` that were all ok."""
     outcomes = counts.get("outcomes", {"ok": pages})
     manifest = {
-        "counts": {"rejections": {}, **counts, "pages": sum(outcomes.values()), "outcomes": outcomes},
+        "counts": {
+            "rejections": {},
+            **counts,
+            "pages": sum(outcomes.values()),
+            "outcomes": outcomes,
+        },
         "scope_added": scope or [],
         "outlinks": {},
     }
-    stores.storage.write_bytes(f"crawl/{folder}/{node}/manifest.json", json.dumps(manifest).encode())
+    stores.storage.write_bytes(
+        f"crawl/{folder}/{node}/manifest.json", json.dumps(manifest).encode()
+    )
 
 
 class DiedError(Exception):
@@ -73,7 +80,9 @@ def test_the_folder_is_named_by_its_time_and_found_again(stores: Stores) -> None
     assert CrawlDirectory(stores.storage, "crawl").folders() == ["1000"]
 
 
-def test_a_folder_is_younger_than_all_before_it_also_when_the_clock_jumps_back(stores: Stores) -> None:
+def test_a_folder_is_younger_than_all_before_it_also_when_the_clock_jumps_back(
+    stores: Stores,
+) -> None:
     start_iteration(stores, run_id="r", iteration=1, clock=lambda: 1000.0)
     second = start_iteration(stores, run_id="r", iteration=2, clock=lambda: 10.0)
     third = start_iteration(stores, run_id="r", iteration=3, clock=lambda: 1001.0)
@@ -84,13 +93,22 @@ DAY_S = 86_400
 
 
 @pytest.mark.parametrize("ahead_s", [DAY_S + 1, 90 * DAY_S])
-def test_no_folder_is_named_after_one_of_a_clock_that_was_more_than_a_day_ahead(stores: Stores, ahead_s: int) -> None:
+def test_no_folder_is_named_after_one_of_a_clock_that_was_more_than_a_day_ahead(
+    stores: Stores, ahead_s: int
+) -> None:
     first = start_iteration(stores, run_id="r", iteration=1, clock=lambda: 5000.0 + ahead_s)
     days = rf"{ahead_s / DAY_S:.1f} days"
-    with pytest.raises(StorageError, match=rf"crawl/{first.folder}: .* {days} .*\(1970-01-01\).*Set the clock"):
+    with pytest.raises(
+        StorageError, match=rf"crawl/{first.folder}: .* {days} .*\(1970-01-01\).*Set the clock"
+    ):
         start_iteration(stores, run_id="r", iteration=2, clock=lambda: 5000.0)
     assert start_iteration(stores, run_id="r", iteration=1, clock=lambda: 5000.0) == first
-    assert sorted(entry.name for entry in stores.storage.list("crawl")) == [first.folder, "_crawl", "scope", "started"]
+    assert sorted(entry.name for entry in stores.storage.list("crawl")) == [
+        first.folder,
+        "_crawl",
+        "scope",
+        "started",
+    ]
     last = start_iteration(stores, run_id="r", iteration=2, clock=lambda: 5001.0 + ahead_s - DAY_S)
     assert int(last.folder) == int(first.folder) + 1
 
@@ -119,7 +137,9 @@ def test_starts_of_two_runs_that_overlap_keep_the_limit_together(
     """The second one sleeps from when it has seen what is left, while the first one starts, or dies as it does."""
     limited = dataclasses.replace(config, crawl=dataclasses.replace(config.crawl, max_pages=25))
     stores = open_stores(limited)
-    before = start_iteration(stores, run_id="before", iteration=1, batch_size=5, clock=lambda: 1000.0)
+    before = start_iteration(
+        stores, run_id="before", iteration=1, batch_size=5, clock=lambda: 1000.0
+    )
     place = Starts if asleep_at == "give_name" else start
     real = getattr(place, asleep_at)
 
@@ -135,8 +155,14 @@ def test_starts_of_two_runs_that_overlap_keep_the_limit_together(
     assert sum(before.batch_sizes.values()) == 10
     assert sum(first.batch_sizes.values()) == 15
     assert sum(second.batch_sizes.values()) == 0
-    assert CrawlDirectory(stores.storage, "crawl").folders() == ["1000", first.folder, second.folder]
-    assert [entry.name for entry in stores.storage.list("crawl") if entry.name.startswith(".")] == []
+    assert CrawlDirectory(stores.storage, "crawl").folders() == [
+        "1000",
+        first.folder,
+        second.folder,
+    ]
+    assert [
+        entry.name for entry in stores.storage.list("crawl") if entry.name.startswith(".")
+    ] == []
 
 
 def test_racing_starts_of_many_runs_come_one_after_the_other(config: Config) -> None:
@@ -144,7 +170,9 @@ def test_racing_starts_of_many_runs_come_one_after_the_other(config: Config) -> 
     limited = dataclasses.replace(config, crawl=dataclasses.replace(config.crawl, max_pages=25))
 
     def attempt(number: int) -> int:
-        found = start_iteration(open_stores(limited), run_id=f"run-{number % 6}", iteration=1, batch_size=4)
+        found = start_iteration(
+            open_stores(limited), run_id=f"run-{number % 6}", iteration=1, batch_size=4
+        )
         return sum(found.batch_sizes.values())
 
     with ThreadPoolExecutor(6) as pool:
@@ -156,7 +184,9 @@ def test_racing_starts_of_many_runs_come_one_after_the_other(config: Config) -> 
 
 def test_a_choice_that_cannot_be_read_names_the_file_and_what_to_do(stores: Stores) -> None:
     stores.storage.write_bytes("crawl/started/0-1", b"\xff//")
-    with pytest.raises(DamagedFileError, match=r"crawl/started/0-1: names no attempt of a start; `krake fsck`"):
+    with pytest.raises(
+        DamagedFileError, match=r"crawl/started/0-1: names no attempt of a start; `krake fsck`"
+    ):
         start_iteration(stores, run_id="r", iteration=1)
 
 
@@ -183,7 +213,9 @@ def test_a_start_that_slept_through_later_iterations_finds_the_folder_of_its_own
     assert start_iteration(stores, run_id="r", iteration=1).folder == seen[0]
     assert CrawlDirectory(stores.storage, "crawl").folders() == seen
     assert start_iteration(stores, run_id="r", iteration=1).folder == seen[0]
-    assert [entry.name for entry in stores.storage.list("crawl") if entry.name.startswith(".")] == []
+    assert [
+        entry.name for entry in stores.storage.list("crawl") if entry.name.startswith(".")
+    ] == []
 
 
 def test_an_attempt_that_died_after_its_decision_is_finished_by_the_next(stores: Stores) -> None:
@@ -192,14 +224,18 @@ def test_an_attempt_that_died_after_its_decision_is_finished_by_the_next(stores:
     assert CrawlDirectory(stores.storage, "crawl").folders() == []
     found = start_iteration(stores, run_id="r", iteration=1, batch_size=8)
     assert set(found.batch_sizes.values()) == {7}, "what was decided holds"
-    assert [entry.name for entry in stores.storage.list("crawl") if entry.name.startswith(".")] == []
+    assert [
+        entry.name for entry in stores.storage.list("crawl") if entry.name.startswith(".")
+    ] == []
 
 
 def test_an_iteration_whose_folder_was_deleted_by_hand_gets_a_new_one(stores: Stores) -> None:
     first = start_iteration(stores, run_id="r", iteration=1)
     for number in (1, 2):
         stores.storage.delete(f"crawl/{CrawlDirectory(stores.storage, 'crawl').folders()[0]}")
-        again = start_iteration(stores, run_id="r", iteration=1, clock=lambda number=number: 5e9 + number)
+        again = start_iteration(
+            stores, run_id="r", iteration=1, clock=lambda number=number: 5e9 + number
+        )
         assert again.folder != first.folder
         assert CrawlDirectory(stores.storage, "crawl").folders() == [again.folder]
 
@@ -232,7 +268,9 @@ def test_a_scope_that_was_cut_stops_the_start_which_would_carry_it_on(stores: St
     stores.storage.delete("crawl/seeds/aa")
     first = start_iteration(stores, run_id="r", iteration=1)
     stores.storage.delete(stores.crawl.scopes.path(first))
-    with pytest.raises(DamagedFileError, match=r"scope/[0-9a-f]{64}: is not there; run `krake fsck --repair`"):
+    with pytest.raises(
+        DamagedFileError, match=r"scope/[0-9a-f]{64}: is not there; run `krake fsck --repair`"
+    ):
         start_iteration(stores, run_id="r", iteration=2)
 
 
@@ -248,7 +286,9 @@ def test_the_scope_grows_by_seeds_and_by_what_segments_add(stores: Stores) -> No
     third = start_iteration(stores, run_id="r", iteration=3)
 
     def scope(folder: str) -> list[str]:
-        return read_lines(stores.storage, stores.crawl.scopes.path(stores.crawl.folder(folder).iteration()))
+        return read_lines(
+            stores.storage, stores.crawl.scopes.path(stores.crawl.folder(folder).iteration())
+        )
 
     assert scope(first.folder) == ["seed.example"]
     assert scope(second.folder) == ["moved.example", "seed.example"]
@@ -281,8 +321,12 @@ def test_a_url_counts_once_for_max_pages_when_it_ends(config: Config) -> None:
     limited = dataclasses.replace(config, crawl=dataclasses.replace(config.crawl, max_pages=50))
     stores = open_stores(limited)
     first = start_iteration(stores, run_id="r", iteration=1, batch_size=10)
-    lay_segment(stores, first.folder, "node-a", outcomes={"ok": 4, "timeout": 6}, retried={"timeout": 5})
-    lay_segment(stores, first.folder, "node-b", outcomes={"server_error": 3}, retried={"server_error": 3})
+    lay_segment(
+        stores, first.folder, "node-a", outcomes={"ok": 4, "timeout": 6}, retried={"timeout": 5}
+    )
+    lay_segment(
+        stores, first.folder, "node-b", outcomes={"server_error": 3}, retried={"server_error": 3}
+    )
     second = start_iteration(stores, run_id="other", iteration=1, batch_size=100)
     assert sum(second.batch_sizes.values()) == 50 - 5, "not committed yet"
     for _ in range(2):
@@ -322,7 +366,9 @@ def test_without_a_limit_an_early_iteration_may_be_done_late(stores: Stores) -> 
 
 
 @given(st.integers(1, 1000), st.integers(1, 50), st.integers(-5, 5000), st.integers(0, 1000))
-def test_shares_are_even_and_within_the_limit(batch_size: int, count: int, remaining: int, number: int) -> None:
+def test_shares_are_even_and_within_the_limit(
+    batch_size: int, count: int, remaining: int, number: int
+) -> None:
     nodes = tuple(f"n{index}" for index in range(count))
     shares = share_out(batch_size, nodes, remaining, number)
     assert set(shares) == set(nodes)
@@ -366,7 +412,9 @@ def test_commit_that_died_after_it_kept_the_scope_goes_on(stores: Stores) -> Non
 
 
 def test_commit_before_start_says_so(stores: Stores) -> None:
-    with pytest.raises(PathNotFoundError, match="iteration 1 of run 'r' has no folder; run its crawl tasks first"):
+    with pytest.raises(
+        PathNotFoundError, match="iteration 1 of run 'r' has no folder; run its crawl tasks first"
+    ):
         commit_iteration(stores, run_id="r", iteration=1)
 
 
@@ -375,7 +423,9 @@ def test_a_crawl_whose_operator_cannot_be_reached_is_warned_of_and_no_other(
 ) -> None:
     """Nodes keep delays together, of hosts and of addresses."""
     fetch = dataclasses.replace(config.fetch, host_delay_s=1.0, ip_delay_s=0.25, contact=None)
-    local = dataclasses.replace(config, fetch=fetch, frontier=dataclasses.replace(config.frontier, routing="local"))
+    local = dataclasses.replace(
+        config, fetch=fetch, frontier=dataclasses.replace(config.frontier, routing="local")
+    )
     start_iteration(open_stores(local), run_id="a", iteration=1)
     assert "fetch.contact is not set" in caplog.text
     caplog.clear()

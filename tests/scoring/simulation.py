@@ -59,7 +59,11 @@ class Simulation:
             links = [url for url in visit.links if url != visit.url]
             if not links or self.depths[visit.url] >= self.max_depth:
                 continue
-            share = rounded(before[visit.url] / 1e9 / len(links)) if is_changed or self.gives_always else 0
+            share = (
+                rounded(before[visit.url] / 1e9 / len(links))
+                if is_changed or self.gives_always
+                else 0
+            )
             for url in links:
                 given[url] += share
                 found[url] = min(found.get(url, 99), self.depths[visit.url] + 1)
@@ -80,7 +84,12 @@ def rounds(crawl: Crawl, simulation: Simulation, web: Web) -> Iterator[None]:
         known = sorted(simulation.scores)
         chosen = web.rng.sample(known, max(1, len(known) * 3 // 4)) if number else known
         visits = [
-            Visit(url, body=web.bodies[url], links=web.links[url], more={"depth": simulation.depths[url]})
+            Visit(
+                url,
+                body=web.bodies[url],
+                links=web.links[url],
+                more={"depth": simulation.depths[url]},
+            )
             for url in chosen
         ]
         crawl.segment(T + number * DAY, visits)

@@ -54,7 +54,11 @@ def simulated(crawl: Crawl, folder: str, scores: dict[str, int], depths: dict[st
 def test_five_rounds_of_a_crawl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     give_wheel(tmp_path / "site", monkeypatch)
     scoring = {"plugins": ["opic", "depth", "titled"], "max_depth": MAX_DEPTH}
-    options: dict[str, Any] = {"generate": {"order": "score"}, "batch": {"size": 15}, "scoring": scoring}
+    options: dict[str, Any] = {
+        "generate": {"order": "score"},
+        "batch": {"size": 15},
+        "scoring": scoring,
+    }
     config = config_of(tmp_path, **options)
     crawl = Crawl(stores_on(open_storage(config), config))
     with Serving(WEB) as serving:
@@ -83,7 +87,9 @@ def test_one_that_fails_in_the_crawl_names_the_url_and_goes_on_when_it_is_right(
     with Serving(WEB) as serving:
         stages.inject(open_stores(config), run_id="run", seeds=serving.seeds[0])
         stages.generate(open_stores(config), run_id="run", iteration=1)
-        with pytest.raises(KrakeError, match=f"titled, after_parsing: {serving.seeds[0]}: KeyError: 'titel'"):
+        with pytest.raises(
+            KrakeError, match=f"titled, after_parsing: {serving.seeds[0]}: KeyError: 'titel'"
+        ):
             run_iteration(config, "run", 1)
         asked = len(serving.log().requests)
         module.write_text(right)

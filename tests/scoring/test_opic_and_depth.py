@@ -44,7 +44,9 @@ def test_five_rounds_are_those_of_the_simulation(config: Config, gives: str) -> 
     assert sum(simulation.scores.values()) > 4 * 10**9
 
 
-def test_one_thread_and_two_give_the_same_bytes(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_thread_and_two_give_the_same_bytes(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of shares that are added in any order."""
     crawl = crawl_with(config, "opic", "depth")
     grow(crawl, 2, 600)
@@ -79,7 +81,9 @@ def test_links_beyond_the_depth_add_no_row_and_a_seed_may_say_another_one(config
     crawl.seeds(f"{A}\n{B}\tmax_depth=1")
     of_seed = {"metadata": '{"max_depth": "1"}'}
     update(crawl.stores, now=NOW)
-    crawl.segment(T, [Visit(A, body="x", links=[f"{A}x"]), Visit(B, body="x", links=[C], more=of_seed)])
+    crawl.segment(
+        T, [Visit(A, body="x", links=[f"{A}x"]), Visit(B, body="x", links=[C], more=of_seed)]
+    )
     assert scores(crawl) == {A: 1, B: 1, C: 1}, "pages still have the score of what links to them"
 
 
@@ -93,7 +97,9 @@ def test_a_rank_is_not_handed_on(config: Config) -> None:
 def test_a_list_takes_what_the_chain_is_worth(tmp_path: Path) -> None:
     """By score alone the deep page is first; by depth too it is not."""
     rows = [row_of(A, score=Decimal(2), depth=9), row_of(B, score=Decimal(1), depth=0)]
-    for number, (plugins, first) in enumerate({(): A, ("linkrank",): A, ("linkrank", "depth"): B}.items()):
+    for number, (plugins, first) in enumerate(
+        {(): A, ("linkrank",): A, ("linkrank", "depth"): B}.items()
+    ):
         config = config_of(
             tmp_path / str(number),
             generate={"order": "score", "top_n": 1},

@@ -43,15 +43,28 @@ def refused(config: Config, *plugins: str) -> str:
     return str(error.value)
 
 
-def test_what_is_wrong_is_said_before_a_stage_begins(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "none: is not installed (there are breadth, depth, linkrank, opic, pagerank)" in refused(config, "none")
+def test_what_is_wrong_is_said_before_a_stage_begins(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "none: is not installed (there are breadth, depth, linkrank, opic, pagerank)" in refused(
+        config, "none"
+    )
     for moments, problem in {
-        ("update", "score + titel"): 'mine, update: Binder Error: Referenced column "titel" not found',
+        (
+            "update",
+            "score + titel",
+        ): 'mine, update: Binder Error: Referenced column "titel" not found',
         ("update", "score + "): "mine, update: Parser Error",
-        ("sort_value", "sort_value * given"): 'mine, sort_value: Binder Error: Referenced column "given"',
+        (
+            "sort_value",
+            "sort_value * given",
+        ): 'mine, sort_value: Binder Error: Referenced column "given"',
         ("initial", "random()"): "mine, initial: ValueError: random: reads clock or chance",
         ("initial", "epoch(current_date)"): "current_date: reads clock or chance",
-        ("injected", lambda batch: batch.column("titel")): 'mine, injected: KeyError: \'Field "titel"',
+        (
+            "injected",
+            lambda batch: batch.column("titel"),
+        ): 'mine, injected: KeyError: \'Field "titel"',
         ("injected", lambda batch: 1): "mine, injected: ValueError: answers int",
         ("after_parsing", "1"): "mine, after_parsing: must be a function",
         ("columns", ("score",)): "mine: column 'score' is no name, or is there already",
@@ -89,21 +102,30 @@ def test_one_that_cannot_judge_a_url_names_it_and_the_old_version_stays(
             update(crawl.stores, now=NOW)
         assert f"scoring.plugins: mine, initial: {B}: {problem}" in str(error.value)
         assert newest_version(crawl.stores).number == 1
-        assert not [path for path in (crawl.root / "crawldb").iterdir() if path.name.startswith(".")]
+        assert not [
+            path for path in (crawl.root / "crawldb").iterdir() if path.name.startswith(".")
+        ]
 
 
-def test_expressions_and_functions_follow_each_other(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expressions_and_functions_follow_each_other(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plugin(monkeypatch, "one", injected="score + 1")
     plugin(monkeypatch, "two", injected=staticmethod(halved))
     plugin(monkeypatch, "three", injected="score + version + cast(now > 0 as integer)")
-    for plugins, score in {("one", "two", "three"): "5.00", ("two", "one", "three"): "5.50"}.items():
+    for plugins, score in {
+        ("one", "two", "three"): "5.00",
+        ("two", "one", "three"): "5.50",
+    }.items():
         crawl = crawl_with(replace(config, dfs_primary=f"{config.dfs_primary}-{score}"), *plugins)
         crawl.seeds(f"{A}\tscore=5")
         update(crawl.stores, now=NOW)
         assert crawl.rows()[A]["score"] == Decimal(score)
 
 
-def test_a_chain_of_expressions_is_one_query_of_the_engine(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chain_of_expressions_is_one_query_of_the_engine(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No row passes through Python, as they do where one of the chain is a function."""
 
     class PassedError(Exception):
@@ -125,11 +147,15 @@ def test_a_chain_of_expressions_is_one_query_of_the_engine(config: Config, monke
         update(crawl_with(config, "one", "half").stores, now=NOW)
 
 
-def test_what_is_noted_of_a_page_is_a_column_and_no_metadata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_noted_of_a_page_is_a_column_and_no_metadata(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The ten lines of docs/scoring.md as a wheel: before and after parsing, update, sort value and boost."""
     give_wheel(tmp_path / "site", monkeypatch)
     config = config_of(
-        tmp_path, scoring={"plugins": ["titled"]}, schedule={"rules": [{"metadata": "a=b", "fixed_s": 9}]}
+        tmp_path,
+        scoring={"plugins": ["titled"]},
+        schedule={"rules": [{"metadata": "a=b", "fixed_s": 9}]},
     )
     crawl = Crawl(stores_on(open_storage(config), config))
     crawl.seeds(f"{A}\ta=b")
@@ -139,7 +165,11 @@ def test_what_is_noted_of_a_page_is_a_column_and_no_metadata(tmp_path: Path, mon
     assert json.loads(line.metadata) == {"a": "b", "scoring": {"was_worth": 1.0}}
     plugins = load_plugins(config.scoring)
     known = note(plugins, "after_parsing", metadata_with_list(line), {"url": A, "title": "Title"})
-    assert json.loads(known) == {"a": "b", "list": "1-1", "scoring": {"was_worth": 1.0, "titled": 1.0}}
+    assert json.loads(known) == {
+        "a": "b",
+        "list": "1-1",
+        "scoring": {"was_worth": 1.0, "titled": 1.0},
+    }
     crawl.known_seeds.clear()
     crawl.segment(T + DAY, [Visit(A, body="x", links=[B], more={"metadata": known})])
     rows = crawl.rows(update(crawl.stores, now=NOW))
@@ -147,4 +177,7 @@ def test_what_is_noted_of_a_page_is_a_column_and_no_metadata(tmp_path: Path, mon
     assert rows[A]["metadata"] == '{"a": "b"}'
     out = StringIO()
     dump_crawldb(crawl.stores, out, as_csv=False)
-    assert {row["url"]: row["boost"] for row in map(json.loads, out.getvalue().splitlines())} == {A: 3.0, B: 1.0}
+    assert {row["url"]: row["boost"] for row in map(json.loads, out.getvalue().splitlines())} == {
+        A: 3.0,
+        B: 1.0,
+    }

@@ -30,10 +30,16 @@ def make_wheel(folder: Path) -> Path:
         "krake_titled.py": example("python"),
         f"{info}/METADATA": "Metadata-Version: 2.1\nName: krake-titled\nVersion: 1.0\n",
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: by hand\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        f"{info}/entry_points.txt": "[krake.scoring]\n" + "".join(f"{name}{value}\n" for name, value in entries),
+        f"{info}/entry_points.txt": "[krake.scoring]\n"
+        + "".join(f"{name}{value}\n" for name, value in entries),
     }
-    digests = {name: urlsafe_b64encode(sha256(text.encode()).digest()).rstrip(b"=") for name, text in files.items()}
-    record = "".join(f"{name},sha256={digests[name].decode()},{len(text)}\n" for name, text in files.items())
+    digests = {
+        name: urlsafe_b64encode(sha256(text.encode()).digest()).rstrip(b"=")
+        for name, text in files.items()
+    }
+    record = "".join(
+        f"{name},sha256={digests[name].decode()},{len(text)}\n" for name, text in files.items()
+    )
     path = folder / "krake_titled-1.0-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as wheel:
         for name, text in {**files, f"{info}/RECORD": f"{record}{info}/RECORD,,\n"}.items():
@@ -44,7 +50,17 @@ def make_wheel(folder: Path) -> Path:
 def give_wheel(site: Path, patch: pytest.MonkeyPatch) -> None:
     """Install it to a folder that this process, and those it starts, look into."""
     uv = Path(sys.executable).with_name("uv")
-    install = [uv, "pip", "install", "--quiet", "--offline", "--no-cache", "--no-deps", "--target", site]
+    install = [
+        uv,
+        "pip",
+        "install",
+        "--quiet",
+        "--offline",
+        "--no-cache",
+        "--no-deps",
+        "--target",
+        site,
+    ]
     subprocess.run([*install, make_wheel(site.parent)], check=True)
     patch.syspath_prepend(str(site))
     patch.setenv("PYTHONPATH", str(site))

@@ -62,7 +62,11 @@ class Field:
 
     def bm25(self, page: int, often: int, idf: float) -> float:
         length = LENGTHS[bisect_right(LENGTHS, self.lengths[page]) - 1]
-        return idf * (K1 + 1) * often / (often + K1 * (1 - B + B * length / self.mean_length)) if often else 0.0
+        return (
+            idf * (K1 + 1) * often / (often + K1 * (1 - B + B * length / self.mean_length))
+            if often
+            else 0.0
+        )
 
     def score(self, page: int, word: str) -> float:
         often = self.counts[page][word] if page in self.counts else 0
@@ -70,24 +74,33 @@ class Field:
 
     def phrase(self, page: int, words: Sequence[str]) -> float:
         text = self.texts[page]
-        often = sum(list(text[start : start + len(words)]) == list(words) for start in range(len(text)))
+        often = sum(
+            list(text[start : start + len(words)]) == list(words) for start in range(len(text))
+        )
         return self.bm25(page, often, sum(map(self.idf, words)))
 
 
 class Brute:
     """The pages of an index, and what queries of words, phrases and minus find in them."""
 
-    def __init__(self, pages: Sequence[IndexedPage], boosts: Mapping[str, float], languages: Sequence[str]) -> None:
+    def __init__(
+        self, pages: Sequence[IndexedPage], boosts: Mapping[str, float], languages: Sequence[str]
+    ) -> None:
         self.pages, self.boosts, self.languages = pages, boosts, languages
         self.analysers = Analysers(languages)
         self.fields: dict[tuple[str, str], Field] = {}
         for language in (*languages, OTHER):
             own = {n: page for n, page in enumerate(pages) if self.group(page) == language}
             for kind in ("words", "title", "anchors"):
-                texts = {n: self.words(language, " ".join(_texts(page)[kind])) for n, page in own.items()}
+                texts = {
+                    n: self.words(language, " ".join(_texts(page)[kind])) for n, page in own.items()
+                }
                 self.fields[kind, language] = Field(texts, len(pages))
         # Tantivy leaves a gap between text and title.
-        plain = {n: [*self.words(PLAIN, page.text), "", *self.words(PLAIN, page.title)] for n, page in enumerate(pages)}
+        plain = {
+            n: [*self.words(PLAIN, page.text), "", *self.words(PLAIN, page.title)]
+            for n, page in enumerate(pages)
+        }
         self.text = Field(plain, len(pages))
 
     def group(self, page: IndexedPage) -> str:
@@ -107,7 +120,9 @@ class Brute:
             scores = [self.text.phrase(number, self.words(PLAIN, phrase)) for phrase in phrases]
             kept = [stem for word in words for stem in self.words(language, word)]
             taken = [stem for word in minus for stem in self.words(language, word)]
-            if not all(scores) or any(self.fields["words", language].score(number, stem) for stem in taken):
+            if not all(scores) or any(
+                self.fields["words", language].score(number, stem) for stem in taken
+            ):
                 continue
             shares = [self._word(number, language, stem) for stem in kept]
             if not kept and not phrases:
@@ -122,7 +137,9 @@ class Brute:
 
     def _word(self, page: int, language: str, stem: str) -> float:
         score = self.fields["words", language].score(page, stem)
-        return score + 0.25 * sum(self.fields[kind, language].score(page, stem) for kind in ("title", "anchors"))
+        return score + 0.25 * sum(
+            self.fields[kind, language].score(page, stem) for kind in ("title", "anchors")
+        )
 
 
 def _texts(page: IndexedPage) -> dict[str, list[str]]:

@@ -24,14 +24,18 @@ def _records(name: str) -> dict[int, dict[str, str]]:
         number, _, rest = record.partition("\n")
         parts = re.split(r"^\.([A-Z])\s*$", rest, flags=re.MULTILINE)
         records[int(number)] = {
-            name: " ".join(text.split()) for name, text in zip(parts[1::2], parts[2::2], strict=True)
+            name: " ".join(text.split())
+            for name, text in zip(parts[1::2], parts[2::2], strict=True)
         }
     return records
 
 
 def documents() -> list[IndexedPage]:
     """The abstracts as pages whose paths are their numbers."""
-    return [page(str(number), one.get("W", ""), title=one.get("T", "")) for number, one in _records("ALL").items()]
+    return [
+        page(str(number), one.get("W", ""), title=one.get("T", ""))
+        for number, one in _records("ALL").items()
+    ]
 
 
 def queries() -> list[tuple[str, set[str]]]:
@@ -41,7 +45,10 @@ def queries() -> list[tuple[str, set[str]]]:
     for line in (FOLDER / "CISI.REL").read_text("latin-1").splitlines():
         query, document = line.split()[:2]
         judged.setdefault(int(query), set()).add(document)
-    return [(f"{texts[query].get('T', '')} {texts[query]['W']}", answers) for query, answers in judged.items()]
+    return [
+        (f"{texts[query].get('T', '')} {texts[query]['W']}", answers)
+        for query, answers in judged.items()
+    ]
 
 
 def ndcg(results: Sequence[str], answers: set[str], depth: int = 10) -> float:

@@ -106,7 +106,9 @@ def test_every_page_says_where_the_files_make_no_sense(monkeypatch: pytest.Monke
     monkeypatch.setattr("crawl_lib.search.answers._Search.every_page", damaged)
     pages = every_page(HOTELS, "hotel", Sites({}), NOW_US)
     assert next(pages) == (b"key", "http://a.example/")
-    with pytest.raises(DamagedFileError, match="cannot be read to its end: Data corrupted; `krake index check`"):
+    with pytest.raises(
+        DamagedFileError, match="cannot be read to its end: Data corrupted; `krake index check`"
+    ):
         next(pages)
 
 
@@ -139,7 +141,9 @@ def test_pages_with_all_words_come_first_and_others_say_what_they_lack() -> None
 
 
 def test_where_ten_pages_have_all_words_no_other_follows() -> None:
-    index = opened([*(page(f"{number}", "apples pears") for number in range(10)), page("less", "apples")])
+    index = opened(
+        [*(page(f"{number}", "apples pears") for number in range(10)), page("less", "apples")]
+    )
     assert ask(index, "apples pears").shown == 10
     assert ask(index, "apples pears plums").shown == 11
 
@@ -159,7 +163,11 @@ def test_missing_words_are_those_of_the_page_s_language() -> None:
 
 def test_site_finds_subdomains_and_names_in_both_forms() -> None:
     index = opened(
-        [page("http://docs.xn--mller-kva.de/1", "text"), page("http://xn--mller-kva.de/2", "text"), page("3", "text")]
+        [
+            page("http://docs.xn--mller-kva.de/1", "text"),
+            page("http://xn--mller-kva.de/2", "text"),
+            page("3", "text"),
+        ]
     )
     assert set(found(index, "site:müller.de")) == {"1", "2"}
     assert found(index, "text site:docs.xn--mller-kva.de") == ["1"]
@@ -168,7 +176,13 @@ def test_site_finds_subdomains_and_names_in_both_forms() -> None:
 
 
 def test_type_takes_short_names_and_mime_types() -> None:
-    index = opened([page("h"), page("x", mime_type="application/xhtml+xml"), page("p", mime_type="application/pdf")])
+    index = opened(
+        [
+            page("h"),
+            page("x", mime_type="application/xhtml+xml"),
+            page("p", mime_type="application/pdf"),
+        ]
+    )
     assert set(found(index, "type:html")) == {"h", "x"}
     assert found(index, "type:application/pdf") == found(index, "type:pdf") == ["p"]
 
@@ -184,13 +198,19 @@ def test_dates_are_published_dates_else_those_of_captures() -> None:
     assert found(index, "after:1970-01-11") == ["new"]
     assert found(index, "before:1970-01-11") == ["old"]
     assert found(index, "text sort:date") == ["new", "old"]
-    results = {one.url[-3:]: (one.date_us, one.is_published, one.score) for one in ask(index, "text sort:date").results}
+    results = {
+        one.url[-3:]: (one.date_us, one.is_published, one.score)
+        for one in ask(index, "text sort:date").results
+    }
     assert results == {"new": (10 * DAY_US, False, None), "old": (DAY_US, True, None)}
 
 
 def test_a_word_counts_as_often_as_the_query_has_it() -> None:
     index = opened([page("a", "apples pears"), page("b", "apples pears plums")])
-    once, twice = (ask(index, query, is_explained=True).results[0].explanation for query in ("apples", "apples Apple"))
+    once, twice = (
+        ask(index, query, is_explained=True).results[0].explanation
+        for query in ("apples", "apples Apple")
+    )
     assert once
     assert twice
     assert twice.score == pytest.approx(2 * once.score)
@@ -199,7 +219,10 @@ def test_a_word_counts_as_often_as_the_query_has_it() -> None:
 
 def test_the_parts_of_a_score_multiply_and_sum_to_it() -> None:
     index = opened(
-        [page("a", "apples and pears", title="Apples", anchors=("apples",)), page("b", "apples pears pears")],
+        [
+            page("a", "apples and pears", title="Apples", anchors=("apples",)),
+            page("b", "apples pears pears"),
+        ],
         boosts={"a": 7.5, "b": 0.3},
     )
     queries = (
@@ -215,23 +238,38 @@ def test_the_parts_of_a_score_multiply_and_sum_to_it() -> None:
         for one, other in zip(ask(index, query, is_explained=True).results, plain, strict=True):
             parts = one.explanation
             assert parts
-            by_words = sum(share.bm25 * share.weight * share.times for share in parts.shares) if parts.shares else 1
-            assert one.score == pytest.approx(by_words * parts.boost_factor * parts.site_factor, rel=1e-6, abs=1e-6)
+            by_words = (
+                sum(share.bm25 * share.weight * share.times for share in parts.shares)
+                if parts.shares
+                else 1
+            )
+            assert one.score == pytest.approx(
+                by_words * parts.boost_factor * parts.site_factor, rel=1e-6, abs=1e-6
+            )
             assert one.score == pytest.approx(other.score, rel=1e-6)
 
 
 def test_boost_title_and_anchors_lift_pages() -> None:
     text = "apples pears plums"
-    assert found(opened([page("a", text), page("b", text)], boosts={"a": 1, "b": 4}), "apples") == ["b", "a"]
+    assert found(opened([page("a", text), page("b", text)], boosts={"a": 1, "b": 4}), "apples") == [
+        "b",
+        "a",
+    ]
     assert found(opened([page("a", text), page("b", text, title="apples")]), "apples") == ["b", "a"]
-    assert found(opened([page("a", text), page("b", text, anchors=("apples",))]), "apples") == ["b", "a"]
+    assert found(opened([page("a", text), page("b", text, anchors=("apples",))]), "apples") == [
+        "b",
+        "a",
+    ]
     index = opened([page("p1", text), page("p2", text)], boosts={"p1": 1, "p2": 4})
     first, second = ask(index, "apples", weights=Weights(boost=0)).results
     assert first.score == second.score
 
 
 def test_where_only_filters_are_asked_the_boost_orders_pages() -> None:
-    index = opened([page(f"{number}") for number in range(30)], boosts={f"{number}": number for number in range(30)})
+    index = opened(
+        [page(f"{number}") for number in range(30)],
+        boosts={f"{number}": number for number in range(30)},
+    )
     assert found(index, "site:example.org") == [f"{number}" for number in range(29, 19, -1)]
     assert found(index, "site:example.org", page=3) == [f"{number}" for number in range(9, -1, -1)]
 
@@ -248,7 +286,9 @@ def test_the_last_candidates_with_equal_scores_are_those_of_least_keys() -> None
     by_key = [one.url for one in sorted(pages, key=lambda one: one.key)]
     for commits in (1, 3):
         index = opened(pages, commits=commits)
-        results = [one.url for number in range(1, 22) for one in ask(index, "apples", page=number).results]
+        results = [
+            one.url for number in range(1, 22) for one in ask(index, "apples", page=number).results
+        ]
         assert results == by_key[:200]
 
 
@@ -265,7 +305,11 @@ def test_near_duplicates_are_folded_below_the_best_of_them() -> None:
 def test_the_third_page_of_a_host_goes_behind_other_hosts_of_its_result_page() -> None:
     pages = [page(f"http://a.example/{number}", "apples") for number in range(12)]
     pages += [page(f"http://b.example/b{number}", "apples") for number in range(3)]
-    boosts = {f"{number}": 50.0 - number for number in range(12)} | {"b0": 45.5, "b1": 43.5, "b2": 42.5}
+    boosts = {f"{number}": 50.0 - number for number in range(12)} | {
+        "b0": 45.5,
+        "b1": 43.5,
+        "b2": 42.5,
+    }
     index = opened(pages, boosts=boosts)
     assert found(index, "apples") == ["0", "1", "b0", "b1", "2", "3", "4", "5", "6", "7"]
     assert found(index, "apples", page=2) == ["b2", "8", "9", "10", "11"]
@@ -273,13 +317,18 @@ def test_the_third_page_of_a_host_goes_behind_other_hosts_of_its_result_page() -
 
 
 def test_pages_that_ask_for_an_end_are_not_shown_after_it() -> None:
-    index = opened([page("a", "apples"), page("b", "apples")], until_us={"a": NOW_US, "b": NOW_US + 1})
+    index = opened(
+        [page("a", "apples"), page("b", "apples")], until_us={"a": NOW_US, "b": NOW_US + 1}
+    )
     assert found(index, "apples") == ["b"]
     assert [url[-1] for _, url in every_page(index, "apples", Sites({}), NOW_US)] == ["b"]
 
 
 def test_sites_are_never_shown_or_count_more() -> None:
-    pages = [page(f"http://{host}/{host[0]}", "apples") for host in ("a.x.org", "b.x.org", "x.org", "other.org")]
+    pages = [
+        page(f"http://{host}/{host[0]}", "apples")
+        for host in ("a.x.org", "b.x.org", "x.org", "other.org")
+    ]
     index = opened(pages)
     sites = Sites({"x.org": 0, "b.x.org": 3})
     shown = answer(index, "apples", sites, SearchOptions(is_explained=True), NOW_US)
@@ -303,11 +352,18 @@ def test_similar_pages_share_the_telling_words_of_a_page() -> None:
 
 
 def test_a_prefix_stands_for_the_words_of_most_pages() -> None:
-    pages = [page(f"r{number}", f"aa{chr(97 + number // 26)}{chr(97 + number % 26)}") for number in range(60)]
+    pages = [
+        page(f"r{number}", f"aa{chr(97 + number // 26)}{chr(97 + number % 26)}")
+        for number in range(60)
+    ]
     pages += [page(f"z{number}", "aazz") for number in range(3)]
     index = opened(pages)
     assert ask(index, "aa*").total == 52
-    assert {name for name in found(index, "aa*") + found(index, "aazz") if name[0] == "z"} == {"z0", "z1", "z2"}
+    assert {name for name in found(index, "aa*") + found(index, "aazz") if name[0] == "z"} == {
+        "z0",
+        "z1",
+        "z2",
+    }
 
 
 def test_a_page_that_wants_no_snippet_has_none() -> None:
@@ -319,7 +375,12 @@ def test_a_page_that_wants_no_snippet_has_none() -> None:
 
 
 def test_snippets_mark_words_in_characters_and_in_runs() -> None:
-    index = opened([page("a", "éé naïve Äpfel " * 3, language="fr"), page("j", "これは東京です", language="ja")])
+    index = opened(
+        [
+            page("a", "éé naïve Äpfel " * 3, language="fr"),
+            page("j", "これは東京です", language="ja"),
+        ]
+    )
     (one,) = ask(index, "naive").results
     assert one.snippet
     assert {one.snippet.text[start:end] for start, end in one.snippet.marks} == {"naïve"}
@@ -338,11 +399,17 @@ def test_snippets_mark_words_in_characters_and_in_runs() -> None:
         ("volcan*", "volcanic and", "en"),
     ],
 )
-def test_a_snippet_is_of_the_place_with_most_words_wherever_that_is(query: str, passage: str, language: str) -> None:
+def test_a_snippet_is_of_the_place_with_most_words_wherever_that_is(
+    query: str, passage: str, language: str
+) -> None:
     """The first 100,000 characters of a text are looked at."""
     index = opened(
         [
-            page("in", "apple, " * 200 + "primaire " + "filler " * 13_800 + passage + " end" * 100, language=language),
+            page(
+                "in",
+                "apple, " * 200 + "primaire " + "filler " * 13_800 + passage + " end" * 100,
+                language=language,
+            ),
             page("out", "filler " * 15_000 + passage, language=language),
         ]
     )
@@ -351,14 +418,32 @@ def test_a_snippet_is_of_the_place_with_most_words_wherever_that_is(query: str, 
 
 
 def test_pages_of_one_word_of_a_megabyte_and_with_a_long_title() -> None:
-    index = opened([page("one", "apples"), page("big", "filler pears " * 80_000), page("t", title="plum " * 2_000)])
+    index = opened(
+        [
+            page("one", "apples"),
+            page("big", "filler pears " * 80_000),
+            page("t", title="plum " * 2_000),
+        ]
+    )
     assert found(index, "apples") == ["one"]
     assert found(index, "pears") == ["big"]
     assert found(index, "plums") == ["t"]
 
 
 def test_any_text_has_an_answer() -> None:
-    texts = ["", "-", "OR", '"', "-apples", "-site:example.org", "*", "similar:", "\ud800", "a" * 10_000, '"" OR ""']
+    texts = [
+        "",
+        "-",
+        "OR",
+        '"',
+        "-apples",
+        "-site:example.org",
+        "*",
+        "similar:",
+        "\ud800",
+        "a" * 10_000,
+        '"" OR ""',
+    ]
     texts += [
         "-apples OR pears",
         "pears OR -apples",

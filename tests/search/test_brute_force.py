@@ -40,7 +40,11 @@ def made_pages(chosen: random.Random) -> Iterator[IndexedPage]:
 
         language = chosen.choice(["en", "en", "de", "fr", "sv", None])
         anchors = tuple(text(2) for _ in range(chosen.randint(0, 4)))
-        more = {"title": text(chosen.randint(0, 4)), "headings": text(chosen.randint(0, 6)), "anchors": anchors}
+        more = {
+            "title": text(chosen.randint(0, 4)),
+            "headings": text(chosen.randint(0, 6)),
+            "anchors": anchors,
+        }
         yield page(f"p{number}", text(chosen.choice([1, 5, 40, 200])), language=language, **more)
 
 
@@ -62,9 +66,13 @@ def test_generated_queries_find_the_same_pages_with_the_same_scores(
     for _ in range(QUERIES):
         words = chosen.sample(WORDS, chosen.choice([0, 1, 1, 2, 2, 3, 5]))
         words += words[:1] * chosen.choice([0, 0, 1])
-        phrases = [" ".join(chosen.choices(WORDS[:6], k=2)) for _ in range(chosen.choice([0, 0, 0, 1]))]
+        phrases = [
+            " ".join(chosen.choices(WORDS[:6], k=2)) for _ in range(chosen.choice([0, 0, 0, 1]))
+        ]
         minus = chosen.sample(WORDS[8:], chosen.choice([0, 0, 1]))
-        query = " ".join([*words, *(f'"{phrase}"' for phrase in phrases), *(f"-{word}" for word in minus)])
+        query = " ".join(
+            [*words, *(f'"{phrase}"' for phrase in phrases), *(f"-{word}" for word in minus)]
+        )
         if not words and not phrases:
             continue
         expected = brute.answer(words, phrases, minus)

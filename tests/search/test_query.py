@@ -85,7 +85,9 @@ def test_repeated_words_and_stop_words_do_not_count() -> None:
 
 
 def test_words_of_a_phrase_and_letters_of_a_run_count() -> None:
-    assert read_query('"' + "a " * 33 + '"').groups == ((QueryPart(PartKind.PHRASE, " ".join("a" * 32)),),)
+    assert read_query('"' + "a " * 33 + '"').groups == (
+        (QueryPart(PartKind.PHRASE, " ".join("a" * 32)),),
+    )
     assert read_query("東" * 33).groups == ((QueryPart(PartKind.WORD, "東" * 32),),)
 
 

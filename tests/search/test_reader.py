@@ -124,7 +124,9 @@ def nonsense_of_two(index: OpenIndex) -> int:
 
 def test_where_files_make_no_sense_an_older_version_answers_the_question(clock: Clock) -> None:
     assert IndexReader(Versions([1, 2], differing={2}), clock, None).ask(nonsense_of_two) == 1
-    with pytest.raises(DamagedFileError, match="version 2 has other digests; no other version answers"):
+    with pytest.raises(
+        DamagedFileError, match="version 2 has other digests; no other version answers"
+    ):
         IndexReader(Versions([2], differing={2}), clock, None).ask(nonsense_of_two)
     with pytest.raises(ValueError, match="Data corrupted"):
         IndexReader(Versions([1, 2]), clock, None).ask(nonsense_of_two)

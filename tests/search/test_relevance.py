@@ -61,7 +61,9 @@ class Known:
         web = read_web([docs])
         boosts = web.boosts()
         write_index(folder, ((page, boosts[page.url]) for page in web.linked()))
-        return cls(docs, open_index(folder, 1, LANGUAGES), {page.key: page.url for page in web.pages})
+        return cls(
+            docs, open_index(folder, 1, LANGUAGES), {page.key: page.url for page in web.pages}
+        )
 
     def rank(self, **weights: Any) -> float:
         return mean_reciprocal_rank(
@@ -84,8 +86,12 @@ def test_known_items_of_python(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "without", [{"fields": {"words": 1.0, "title": 0.25}}, {"boost": 0.0}, {"all_words_first": False}], ids=str
+    "without",
+    [{"fields": {"words": 1.0, "title": 0.25}}, {"boost": 0.0}, {"all_words_first": False}],
+    ids=str,
 )
-def test_anchors_boost_and_all_words_first_are_each_worth_something(postgresql: Known, without: dict[str, Any]) -> None:
+def test_anchors_boost_and_all_words_first_are_each_worth_something(
+    postgresql: Known, without: dict[str, Any]
+) -> None:
     """Titles are, among the judged queries."""
     assert postgresql.rank(**without) < postgresql.rank()

@@ -13,7 +13,10 @@ from tests.search.made import ask, found, opened, page
 
 
 def test_words_that_no_page_has_are_corrected_in_their_place() -> None:
-    index = opened([page(f"{number}", "the volcano and its lava") for number in range(12)] + [page("x", "volcanic")])
+    index = opened(
+        [page(f"{number}", "the volcano and its lava") for number in range(12)]
+        + [page("x", "volcanic")]
+    )
     assert ask(index, 'volcnao "and its" -lavva lavva site:example.org').suggestion == (
         'volcano "and its" -lavva lava site:example.org'
     )
@@ -28,7 +31,14 @@ def test_of_equally_near_words_that_of_most_pages_is_proposed() -> None:
 
 def test_a_word_that_few_pages_have_is_corrected_by_a_much_more_frequent_one_alone() -> None:
     pages = [page(f"p{number}", "volcano filler") for number in range(320)]
-    index = opened([*pages, page("a", "volcamo"), page("b", "fillet"), *(page(f"q{n}", "fillets") for n in range(8))])
+    index = opened(
+        [
+            *pages,
+            page("a", "volcamo"),
+            page("b", "fillet"),
+            *(page(f"q{n}", "fillets") for n in range(8)),
+        ]
+    )
     assert ask(index, "volcamo").suggestion == "volcano"
     assert ask(index, "fillet").suggestion is None
 

@@ -17,7 +17,9 @@ from crawl_lib.urls import canonicalize, host_of
 
 
 def without_contact(config: Config, contact: str | None = None, **fetch: Any) -> Config:
-    return dataclasses.replace(config, fetch=dataclasses.replace(config.fetch, contact=contact, **fetch))
+    return dataclasses.replace(
+        config, fetch=dataclasses.replace(config.fetch, contact=contact, **fetch)
+    )
 
 
 OWN = [

@@ -130,7 +130,20 @@ def test_no_spelling_leads_out_of_the_directory(place: Path) -> None:
 
 
 STEPS = [
-    *("..", ".", "", "seeds", "more", "outside", "list", "linked", "a", "file-link", "folder-link", "relative-link"),
+    *(
+        "..",
+        ".",
+        "",
+        "seeds",
+        "more",
+        "outside",
+        "list",
+        "linked",
+        "a",
+        "file-link",
+        "folder-link",
+        "relative-link",
+    ),
     *(
         "own-link",
         "loop",
@@ -151,18 +164,26 @@ STEPS = [
 
 @settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    start=st.sampled_from(["", "/", "//", "ROOT/", "ROOT/seeds/", "/proc/self/rootROOT/", "file://ROOT/", "file:"]),
+    start=st.sampled_from(
+        ["", "/", "//", "ROOT/", "ROOT/seeds/", "/proc/self/rootROOT/", "file://ROOT/", "file:"]
+    ),
     steps=st.lists(st.sampled_from(STEPS), max_size=7),
 )
-def test_no_drawn_path_leads_out_of_the_directory(place: Path, start: str, steps: list[str]) -> None:
+def test_no_drawn_path_leads_out_of_the_directory(
+    place: Path, start: str, steps: list[str]
+) -> None:
     text = start.replace("ROOT", str(place)) + "/".join(steps)
     urls, said = all_that_is_said(text, place / "seeds")
     assert set(urls) <= {GOOD}
     assert SECRET not in said
 
 
-@pytest.mark.parametrize("text", ["list", "./list", "more/list", "more", "more/../list", "own-link"])
-def test_what_lies_in_it_is_read_by_a_relative_path_or_an_absolute_one(place: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["list", "./list", "more/list", "more", "more/../list", "own-link"]
+)
+def test_what_lies_in_it_is_read_by_a_relative_path_or_an_absolute_one(
+    place: Path, text: str
+) -> None:
     for spelled in (text, f"{place}/seeds/{text}"):
         assert all_that_is_said(spelled, place / "seeds")[0] == [GOOD]
     link = place / "link-to-seeds"
@@ -187,7 +208,11 @@ def test_an_outside_path_tells_nothing_of_what_is_there(place: Path) -> None:
     def told(path: str) -> str:
         return all_that_is_said(path, place / "seeds")[1].replace(path, "PATH")
 
-    assert told(str(place / "outside" / "list")) == told(str(place / "outside" / "none")) == told("/etc/shadow")
+    assert (
+        told(str(place / "outside" / "list"))
+        == told(str(place / "outside" / "none"))
+        == told("/etc/shadow")
+    )
 
 
 def test_a_way_that_leaves_the_directory_and_comes_back_tells_nothing(place: Path) -> None:
@@ -202,7 +227,11 @@ def test_a_way_that_leaves_the_directory_and_comes_back_tells_nothing(place: Pat
 
 
 def test_the_user_of_the_command_line_reads_what_he_may(place: Path) -> None:
-    for text in (str(place / "outside" / "list"), str(place / "seeds" / "file-link"), str(place / "seeds-of-others")):
+    for text in (
+        str(place / "outside" / "list"),
+        str(place / "seeds" / "file-link"),
+        str(place / "seeds-of-others"),
+    ):
         urls, said = all_that_is_said(text, None)
         assert urls == [f"http://{SECRET}.test/"]
         assert "list:2: no http" in said or "file-link:2: no http" in said
@@ -250,8 +279,14 @@ def test_what_is_no_regular_file_is_refused_at_once(
     folder = tmp_path / "s"
     folder.mkdir()
     make(folder / "odd")
-    with pytest.raises(InputError, match=r"odd: (is not a regular file|does not lie in inject\.directory)"):
-        list(parse_seeds(str(folder if in_folder else folder / "odd"), below=folder if below else None))
+    with pytest.raises(
+        InputError, match=r"odd: (is not a regular file|does not lie in inject\.directory)"
+    ):
+        list(
+            parse_seeds(
+                str(folder if in_folder else folder / "odd"), below=folder if below else None
+            )
+        )
 
 
 @pytest.mark.parametrize("path", ["/dev/zero", "/dev/random", "/dev/full", "/dev/null"])
@@ -262,7 +297,11 @@ def test_devices_are_refused_for_everybody(path: str) -> None:
 
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     reading, writing = os.pipe()
-    with os.fdopen(reading), os.fdopen(writing, "w"), pytest.raises(InputError, match="is not a regular file"):
+    with (
+        os.fdopen(reading),
+        os.fdopen(writing, "w"),
+        pytest.raises(InputError, match="is not a regular file"),
+    ):
         list(parse_seeds(f"/dev/fd/{reading}"))
 
 
@@ -321,7 +360,9 @@ LINES = st.lists(
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lines=LINES, below=st.booleans())
-def test_no_line_of_a_file_is_told_only_its_number(lines: list[str], below: bool, tmp_path: Path) -> None:
+def test_no_line_of_a_file_is_told_only_its_number(
+    lines: list[str], below: bool, tmp_path: Path
+) -> None:
     """In the error, the result, the manifest: nowhere."""
     folder = tmp_path / "seeds"
     folder.mkdir(exist_ok=True)
@@ -329,7 +370,9 @@ def test_no_line_of_a_file_is_told_only_its_number(lines: list[str], below: bool
     said, root = "", Path(tempfile.mkdtemp(dir=tmp_path))
     try:
         seeds = parse_seeds(str(folder / "list"), below=folder if below else None)
-        manifest = inject(CrawlDirectory(LocalStorage.open(root), "crawl"), "run", seeds, Division(["n"], "host"))
+        manifest = inject(
+            CrawlDirectory(LocalStorage.open(root), "crawl"), "run", seeds, Division(["n"], "host")
+        )
         said = repr(manifest)
         assert sum(manifest["seeds"]["rejected"].values()) == sum(line != GOOD for line in lines)
         for path in root.rglob("manifest.json"):

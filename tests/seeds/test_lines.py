@@ -28,7 +28,13 @@ def listed(seeds: Seeds) -> list[str]:
 
 def adds_up(seeds: Seeds) -> bool:
     report = seeds.report
-    parts = report.blank + report.comments + report.accepted + report.duplicates + sum(report.rejected.values())
+    parts = (
+        report.blank
+        + report.comments
+        + report.accepted
+        + report.duplicates
+        + sum(report.rejected.values())
+    )
     return report.lines == parts
 
 
@@ -46,7 +52,13 @@ def test_garbage_is_counted_and_named_and_the_good_ones_come_through(tmp_path: P
     assert listed(seeds) == [GOOD, "http://c.test/"]
     report = seeds.report
     assert (report.lines, report.blank, report.comments, report.duplicates) == (12, 2, 1, 1)
-    assert report.rejected == {"scheme": 1, "no_scheme": 1, "invalid": 1, "too_long": 2, "metadata": 1}
+    assert report.rejected == {
+        "scheme": 1,
+        "no_scheme": 1,
+        "invalid": 1,
+        "too_long": 2,
+        "metadata": 1,
+    }
     assert adds_up(seeds)
     for line, example in zip((5, 6, 7, 8, 11, 12), report.examples, strict=True):
         assert example.startswith(f"{file}:{line}: ")
@@ -67,23 +79,56 @@ def test_metadata_is_kept_as_json() -> None:
 
 
 AS_PEOPLE_SAVE_THEM = {
-    "csv with a header": (b"url;title\nhttp://a.test/;Home\nhttp://b.test/;About\n", ["a ; after the URL"] * 3),
-    "csv with white space": (b"http://a.test/, Home\nhttp://b.test/, About\n", ["a , after the URL"] * 2),
-    "csv with quotes": (b'http://a.test/;"Home"\nhttp://b.test/;"About"\n', ["a ; after the URL"] * 2),
+    "csv with a header": (
+        b"url;title\nhttp://a.test/;Home\nhttp://b.test/;About\n",
+        ["a ; after the URL"] * 3,
+    ),
+    "csv with white space": (
+        b"http://a.test/, Home\nhttp://b.test/, About\n",
+        ["a , after the URL"] * 2,
+    ),
+    "csv with quotes": (
+        b'http://a.test/;"Home"\nhttp://b.test/;"About"\n',
+        ["a ; after the URL"] * 2,
+    ),
     "csv of two URLs": (b"http://a.test/,http://b.test/\n", ["a , after the URL"]),
-    "csv with the URL behind": (b"Home;http://a.test/\nAbout;http://b.test/\n", ["a ; after the URL"] * 2),
-    "two URLs on a line": (b"http://a.test/ http://b.test/\nhttp://c.test/\n", ["two URLs on a line"]),
-    "two URLs and a tab": (b"http://a.test/\tHTTPS://b.test/\nhttp://c.test/\n", ["two URLs on a line"]),
-    "two URLs and a tab, a query": (b"http://a.test/\t http://b.test/?a=b\nhttp://c.test/\n", ["two URLs on a line"]),
+    "csv with the URL behind": (
+        b"Home;http://a.test/\nAbout;http://b.test/\n",
+        ["a ; after the URL"] * 2,
+    ),
+    "two URLs on a line": (
+        b"http://a.test/ http://b.test/\nhttp://c.test/\n",
+        ["two URLs on a line"],
+    ),
+    "two URLs and a tab": (
+        b"http://a.test/\tHTTPS://b.test/\nhttp://c.test/\n",
+        ["two URLs on a line"],
+    ),
+    "two URLs and a tab, a query": (
+        b"http://a.test/\t http://b.test/?a=b\nhttp://c.test/\n",
+        ["two URLs on a line"],
+    ),
     "two URLs, much space": (b"http://a.test/ \xc2\xa0 HTTPS://b.test/\n", ["two URLs on a line"]),
     "utf-16": ("http://a.test/\nhttp://b.test/\n".encode("utf-16"), ["the text is UTF-16"] * 3),
-    "utf-16 without a mark": ("http://a.test/\nhttp://b.test/\n".encode("utf-16-le"), ["the text is UTF-16"] * 3),
+    "utf-16 without a mark": (
+        "http://a.test/\nhttp://b.test/\n".encode("utf-16-le"),
+        ["the text is UTF-16"] * 3,
+    ),
     "utf-16, big end first": ("\ufeffhttp://a.test/\n".encode("utf-16-be"), ["the text is UTF-16"]),
     "gzip": (gzip.compress(b"http://a.test/\n", mtime=0), ["the file is no text"]),
-    "a table of an office program": (b"PK\x03\x04\x14\0\x06\0http://a.test/\n", ["the file is no text"]),
+    "a table of an office program": (
+        b"PK\x03\x04\x14\0\x06\0http://a.test/\n",
+        ["the file is no text"],
+    ),
     "pdf": (b"%PDF-1.7\nhttp://a.test/\n", ["the file is no text"] * 2),
-    "no scheme": (b"a.test/page\nlocalhost:8005\n127.0.0.6:8005\nwww.b.test\n", ["no http:// or https://"] * 4),
-    "another scheme": (b"ftp://a.test/\nmailto:me@a.test\n", ["the scheme is neither http nor https"] * 2),
+    "no scheme": (
+        b"a.test/page\nlocalhost:8005\n127.0.0.6:8005\nwww.b.test\n",
+        ["no http:// or https://"] * 4,
+    ),
+    "another scheme": (
+        b"ftp://a.test/\nmailto:me@a.test\n",
+        ["the scheme is neither http nor https"] * 2,
+    ),
 }
 
 
@@ -121,7 +166,10 @@ def test_a_line_is_one_url_or_a_refusal(paths: list[str]) -> None:
 
 def test_urls_of_a_form_may_be_on_a_line_but_not_in_a_list() -> None:
     assert listed(parse_seeds("http://a.test/ http://b.test/")) == [GOOD, "http://b.test/"]
-    for text in ("http://a.test/, http://b.test/", "http://a.test/; http://b.test/; http://c.test/"):
+    for text in (
+        "http://a.test/, http://b.test/",
+        "http://a.test/; http://b.test/; http://c.test/",
+    ):
         seeds = parse_seeds(text)
         assert listed(seeds) == []
         assert sum(seeds.report.rejected.values()) == 1
@@ -174,7 +222,9 @@ def test_rules_hold_for_seeds_and_the_scope_does_not() -> None:
 
 
 def test_ports_that_browsers_refuse_are_a_rejection() -> None:
-    seeds = parse_seeds(f"{GOOD}\nhttp://a.test:25/\nhttps://a.test:6667/", url_filter=UrlFilter(UrlsConfig(), ()))
+    seeds = parse_seeds(
+        f"{GOOD}\nhttp://a.test:25/\nhttps://a.test:6667/", url_filter=UrlFilter(UrlsConfig(), ())
+    )
     assert listed(seeds) == [GOOD]
     assert seeds.report.rejected == {"port": 2}
 
@@ -187,10 +237,16 @@ def test_no_bytes_break_the_reader(data: bytes) -> None:
 
 
 def injected(
-    root: Path, seeds: str, nodes: tuple[str, ...] = ("n1", "n2", "n3"), routing: str = "host", run: str = "r"
+    root: Path,
+    seeds: str,
+    nodes: tuple[str, ...] = ("n1", "n2", "n3"),
+    routing: str = "host",
+    run: str = "r",
 ):
     storage = LocalStorage.open(root)
-    return storage, inject(CrawlDirectory(storage, "crawl"), run, parse_seeds(seeds), Division(nodes, routing))
+    return storage, inject(
+        CrawlDirectory(storage, "crawl"), run, parse_seeds(seeds), Division(nodes, routing)
+    )
 
 
 def parts_of(storage: LocalStorage, manifest) -> dict[str, list[str]]:
@@ -198,7 +254,9 @@ def parts_of(storage: LocalStorage, manifest) -> dict[str, list[str]]:
     return {
         node: [
             decode_line(line)[0].url
-            for line in read_outlinks(storage.open_read(path, part["offset"], part["length"]), count=part["count"])
+            for line in read_outlinks(
+                storage.open_read(path, part["offset"], part["length"]), count=part["count"]
+            )
         ]
         for node, part in manifest["outlinks"].items()
     }
@@ -219,7 +277,9 @@ def test_each_seed_goes_to_the_owner_of_its_host(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 31])
 def test_local_routing_spreads_seeds_evenly_and_without_overlap(tmp_path: Path, count: int) -> None:
-    storage, manifest = injected(tmp_path, "\n".join([*URLS[:count], *URLS[:count]]), routing="local")
+    storage, manifest = injected(
+        tmp_path, "\n".join([*URLS[:count], *URLS[:count]]), routing="local"
+    )
     parts = parts_of(storage, manifest)
     sizes = [len(urls) for urls in parts.values()]
     assert max(sizes) - min(sizes) <= 1
@@ -229,12 +289,17 @@ def test_local_routing_spreads_seeds_evenly_and_without_overlap(tmp_path: Path, 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("garbage\nftp://a.test/\n", r"no line of 2 is a URL to crawl: .*:1: no http.*; .*:2: the scheme is neither.*"),
+        (
+            "garbage\nftp://a.test/\n",
+            r"no line of 2 is a URL to crawl: .*:1: no http.*; .*:2: the scheme is neither.*",
+        ),
         ("# a comment\n\n", "holds no URL"),
         ("", "holds no URL"),
     ],
 )
-def test_a_file_without_any_seed_is_refused_and_leaves_nothing(tmp_path: Path, text: str, message: str) -> None:
+def test_a_file_without_any_seed_is_refused_and_leaves_nothing(
+    tmp_path: Path, text: str, message: str
+) -> None:
     """Else a run that fetches nothing looks like a success."""
     file = tmp_path / "seeds.txt"
     file.write_text(text)
@@ -265,7 +330,12 @@ def test_of_two_that_inject_the_same_at_once_one_finds_the_other(tmp_path: Path)
             super().rename(source, target)
 
     storage = Racing.open(tmp_path)
-    manifest = inject(CrawlDirectory(storage, "crawl"), "r", parse_seeds("\n".join(URLS)), Division(["n1"], "host"))
+    manifest = inject(
+        CrawlDirectory(storage, "crawl"),
+        "r",
+        parse_seeds("\n".join(URLS)),
+        Division(["n1"], "host"),
+    )
     assert storage.raced
     assert manifest["nodes"] == ["n1", "n2", "n3"], "what is there is the truth"
     assert [entry.name for entry in storage.list("crawl/seeds")] == [manifest["digest"]]

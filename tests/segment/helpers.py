@@ -44,12 +44,21 @@ def taken(position: int, url: str | None = None, **queued) -> TakenUrl:
 
 
 def answered(url: str, body: bytes = b"<p>hello", head: bytes = HEAD, **more) -> Fetched:
-    facts = {"time": TIME, "outcome": Outcome.OK, "status": 200, "ip": "192.0.2.7", "attempts": 1, "duration_ms": 12}
+    facts = {
+        "time": TIME,
+        "outcome": Outcome.OK,
+        "status": 200,
+        "ip": "192.0.2.7",
+        "attempts": 1,
+        "duration_ms": 12,
+    }
     return Fetched(url, request=REQUEST, head=head, body=body, **(facts | more))
 
 
 def failed(url: str, outcome: Outcome = Outcome.TIMEOUT, **more) -> Fetched:
-    return Fetched(url, **({"time": TIME + 1, "outcome": outcome, "attempts": 2, "error": "no answer"} | more))
+    return Fetched(
+        url, **({"time": TIME + 1, "outcome": outcome, "attempts": 2, "error": "no answer"} | more)
+    )
 
 
 SEED = '{"a": "x\\\\ny"}'
@@ -60,14 +69,30 @@ def fetches() -> list[tuple[TakenUrl, Fetched]]:
     """One fetch of each kind."""
     return [
         (
-            taken(0, via=b"v" * 20, depth=3, redirects=1, metadata=SEED, list_name="retry-1", earlier=EARLIER),
+            taken(
+                0,
+                via=b"v" * 20,
+                depth=3,
+                redirects=1,
+                metadata=SEED,
+                list_name="retry-1",
+                earlier=EARLIER,
+            ),
             answered("http://a.example/0"),
         ),
         (taken(1), answered("http://a.example/1", b"", truncated="length")),
         (taken(2), failed("http://a.example/2", error="line one\r\nkrake-outcome: ok\\\nline two")),
         (taken(3), answered("http://a.example/3", b"3\r\nabc\r\n0\r\n\r\n", CHUNKED)),
-        (taken(4), answered("http://a.example/4", gzip.compress(b"<p>zip", mtime=0), GZIPPED, truncated="time")),
-        (taken(5), answered("http://a.example/5", outcome=Outcome.GONE, status=404, ip="2001:db8::1")),
+        (
+            taken(4),
+            answered(
+                "http://a.example/4", gzip.compress(b"<p>zip", mtime=0), GZIPPED, truncated="time"
+            ),
+        ),
+        (
+            taken(5),
+            answered("http://a.example/5", outcome=Outcome.GONE, status=404, ip="2001:db8::1"),
+        ),
         (taken(6), failed("http://a.example/6", Outcome.ROBOTS_DENIED, attempts=0, error="")),
     ]
 
@@ -79,7 +104,13 @@ def robots() -> Fetched:
 def writer(spool: Path, worker: int = 0, *, has_rows: bool = True, **more) -> PartWriter:
     config = SegmentConfig(**({"sync_interval_s": 3600.0} | more))
     return PartWriter(
-        spool, f"krake-1-node-a-{worker}", INFO, config, clock=lambda: TIME, new_id=ids(), has_rows=has_rows
+        spool,
+        f"krake-1-node-a-{worker}",
+        INFO,
+        config,
+        clock=lambda: TIME,
+        new_id=ids(),
+        has_rows=has_rows,
     )
 
 
@@ -111,7 +142,10 @@ def add_rows(out: PartWriter, taken_url: TakenUrl, fetched: Fetched, position: P
     for index, url in enumerate(urls):
         found = (url, taken_url.key, taken_url.queued.depth + 1, 0, "")
         out.part.outlinks.add(index % 2, taken_url.position + 1, index, found)
-    rows = [(taken_url.key, key(url), url, f"anchor {n}", None, "a", True, "accepted") for n, url in enumerate(urls)]
+    rows = [
+        (taken_url.key, key(url), url, f"anchor {n}", None, "a", True, "accepted")
+        for n, url in enumerate(urls)
+    ]
     named = [dict(zip(LINKS_SCHEMA.names, row, strict=True)) for row in rows]
     out.part.links.write(pa.RecordBatch.from_pylist(named, LINKS_SCHEMA))
     out.part.counts.rejections["scope"] += 1
@@ -167,7 +201,9 @@ def check_with_warcio(paths: list[Path]) -> int:
     assert "no digest to check" not in said.getvalue()
     lines = said.getvalue().splitlines()
     found = [lines[at - 1].split()[3] for at, line in enumerate(lines) if "failed" in line]
-    assert all("payload digest failed" in line for line in lines if "failed" in line), said.getvalue()
+    assert all("payload digest failed" in line for line in lines if "failed" in line), (
+        said.getvalue()
+    )
     chunked = set()
     for path in paths:
         with path.open("rb") as file:

@@ -20,9 +20,33 @@ from crawl_lib.urls import canonicalize
 PYWB_PYTHON = Path(__file__).resolve().parents[2] / ".venv-pywb" / "bin" / "python"
 LIBRARY = "import sys, surt\nfor line in sys.stdin: print(surt.surt(line.removesuffix('\\n')))"
 
-LABELS = ("www", "www2", "www-", "wwwx", "WWW77", "a", "B-c", "example", "com", "co", "xn--bcher-kva", "", "", "0")
+LABELS = (
+    "www",
+    "www2",
+    "www-",
+    "wwwx",
+    "WWW77",
+    "a",
+    "B-c",
+    "example",
+    "com",
+    "co",
+    "xn--bcher-kva",
+    "",
+    "",
+    "0",
+)
 LABELS += ("12", "!$", "'()*+,;=", "_~", '"`{}', "é", "日本")
-HOSTS = ("127.0.0.1", "0x7f.1", "017.1", "3232235777", "[::1]", "[2001:db8::7:0:1]", "[::ffff:1.2.3.4]", "1.2.3.4.")
+HOSTS = (
+    "127.0.0.1",
+    "0x7f.1",
+    "017.1",
+    "3232235777",
+    "[::1]",
+    "[2001:db8::7:0:1]",
+    "[::ffff:1.2.3.4]",
+    "1.2.3.4.",
+)
 PORTS = ("", "", "", "", ":80", ":443", ":8080", ":0", ":", ":65535", ":081")
 HEX24, HEX32 = "0123456789abcdefGHIJKLMN", "0123456789ABCDEF0123456789abcdef"
 SESSIONS = (
@@ -51,8 +75,37 @@ FIELDS = (
     "cftoken==%26",
     "id",
 )
-ESCAPES = ("%", "%2", "%%", "%g1", "%25", "%2525", "%252525252f", "%%32%35", "%252e", "%2E", "%2f", "%2F", "%3f")
-ESCAPES += ("%3D", "%26", "%23", "%0a", "%00", "%20", "%7f", "%80", "%C3%A9", "%41", "%E0%80", "%5b", "%22", "%2b")
+ESCAPES = (
+    "%",
+    "%2",
+    "%%",
+    "%g1",
+    "%25",
+    "%2525",
+    "%252525252f",
+    "%%32%35",
+    "%252e",
+    "%2E",
+    "%2f",
+    "%2F",
+    "%3f",
+)
+ESCAPES += (
+    "%3D",
+    "%26",
+    "%23",
+    "%0a",
+    "%00",
+    "%20",
+    "%7f",
+    "%80",
+    "%C3%A9",
+    "%41",
+    "%E0%80",
+    "%5b",
+    "%22",
+    "%2b",
+)
 MARKS = (*"/./?&&=#;,:@[]()\\|^{}\"'`<>~_-*!$+ é\U0001f577", "//", "..", "/./", "/../", "==")
 WORDS = ("a", "B", "index.html", "Z9", "id", "wiki", "archive", "b", "page")
 PARTS = (SESSIONS, FIELDS, ESCAPES, MARKS, MARKS, WORDS, WORDS)
@@ -71,9 +124,17 @@ def random_urls(seed: int) -> Iterator[str]:
 
 
 def _random_url(rng: random.Random) -> str:
-    host = rng.choice(HOSTS) if rng.random() < 0.1 else ".".join(rng.choices(LABELS, k=rng.randint(1, 5)))
+    host = (
+        rng.choice(HOSTS)
+        if rng.random() < 0.1
+        else ".".join(rng.choices(LABELS, k=rng.randint(1, 5)))
+    )
     path = _text(rng, rng.choice((0, 2, 5, 12)), rng.choice(("", "/")))
-    query = f"?{_text(rng, rng.choice((1, 3, 6, 12)), rng.choice(('', '&')))}" if rng.random() < 0.6 else ""
+    query = (
+        f"?{_text(rng, rng.choice((1, 3, 6, 12)), rng.choice(('', '&')))}"
+        if rng.random() < 0.6
+        else ""
+    )
     return f"{rng.choice(('http', 'https', 'HTTP'))}://{host}{rng.choice(PORTS)}/{path}{query}"
 
 
@@ -85,7 +146,11 @@ def _text(rng: random.Random, most: int, between: str) -> str:
 def library_keys(urls: Sequence[str]) -> list[str]:
     """The urlkeys that the library gives; of what holds no line break."""
     done = subprocess.run(
-        [PYWB_PYTHON, "-c", LIBRARY], input="\n".join(urls) + "\n", capture_output=True, text=True, check=True
+        [PYWB_PYTHON, "-c", LIBRARY],
+        input="\n".join(urls) + "\n",
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return done.stdout.removesuffix("\n").split("\n")
 

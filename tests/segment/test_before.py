@@ -32,7 +32,9 @@ def test_its_pages_have_all_columns_and_the_later_ones_are_null(reader: SegmentR
         assert table.column(name).null_count == len(table) == len(fetches())
 
 
-def test_a_later_column_may_be_asked_for_and_one_that_never_was_may_not(reader: SegmentReader) -> None:
+def test_a_later_column_may_be_asked_for_and_one_that_never_was_may_not(
+    reader: SegmentReader,
+) -> None:
     [batch] = reader.pages(["parse_error", "url"])
     assert set(batch.schema.names) == {"url", "parse_error"}
     assert batch.column("parse_error").null_count == len(fetches())
@@ -46,9 +48,9 @@ def test_rows_of_an_older_spool_get_the_columns_where_the_segment_is_built(
     rows = pq.read_table(HERE / "before" / "pages.parquet")
     with pa.ipc.new_stream(str(tmp_path / "older.arrow"), rows.schema) as stream:
         stream.write_table(rows)
-    assert write_parquet(tmp_path / "pages.parquet", PAGES_SCHEMA, read_blocks(tmp_path / "older.arrow")) == len(
-        fetches()
-    )
+    assert write_parquet(
+        tmp_path / "pages.parquet", PAGES_SCHEMA, read_blocks(tmp_path / "older.arrow")
+    ) == len(fetches())
     assert pq.read_table(tmp_path / "pages.parquet").equals(pa.Table.from_batches(reader.pages()))
 
 
@@ -56,4 +58,6 @@ def test_rows_of_a_spool_that_this_version_does_not_know_are_named(tmp_path: Pat
     """Arrow's own errors for them ended a task with no word of the file."""
     rows = pq.read_table(HERE / "before" / "pages.parquet")
     with pytest.raises(DamagedFileError, match=r"pages\.parquet: .*other columns"):
-        write_parquet(tmp_path / "pages.parquet", PAGES_SCHEMA, rows.drop_columns(["etag"]).to_batches())
+        write_parquet(
+            tmp_path / "pages.parquet", PAGES_SCHEMA, rows.drop_columns(["etag"]).to_batches()
+        )

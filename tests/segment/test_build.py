@@ -28,10 +28,23 @@ from crawl_lib.stopping import Work
 from crawl_lib.storage import LocalStorage
 from crawl_lib.urlfiles import decode_line
 from crawl_lib.warc import split_head, utc_text
-from tests.segment.helpers import NODES, TIME, answered, facts, fetches, fill, key, robots, taken, writer
+from tests.segment.helpers import (
+    NODES,
+    TIME,
+    answered,
+    facts,
+    fetches,
+    fill,
+    key,
+    robots,
+    taken,
+    writer,
+)
 
 
-def built(tmp_path: Path, workers: int = 1, order: int = 0, **more) -> tuple[Manifest, SegmentReader]:
+def built(
+    tmp_path: Path, workers: int = 1, order: int = 0, **more
+) -> tuple[Manifest, SegmentReader]:
     """A segment of `fetches()`, spread over workers, in an order of arrival."""
     items = fetches()
     random.Random(order).shuffle(items)
@@ -42,7 +55,10 @@ def built(tmp_path: Path, workers: int = 1, order: int = 0, **more) -> tuple[Man
             out.append(None, robots())
         out.close()
     manifest = build_segment(
-        tmp_path / "spool", tmp_path / "seg", facts(8, 1, **more, finished=utc_text(TIME + 9)), NODES
+        tmp_path / "spool",
+        tmp_path / "seg",
+        facts(8, 1, **more, finished=utc_text(TIME + 9)),
+        NODES,
     )
     return manifest, SegmentReader(LocalStorage(tmp_path), "seg")
 
@@ -61,7 +77,10 @@ def test_the_manifest_counts_what_is_there(tmp_path):
         "robots_captures": 1,
         "rejections": {"scope": 7},
     }
-    assert (manifest.started, manifest.finished) == ("2026-11-18T11:06:40.123456Z", "2026-11-18T11:06:49.123456Z")
+    assert (manifest.started, manifest.finished) == (
+        "2026-11-18T11:06:40.123456Z",
+        "2026-11-18T11:06:49.123456Z",
+    )
     assert manifest.intake == {"new": 3}
     assert manifest.scope_added == ["z.example"]
     assert reader.manifest == manifest
@@ -126,7 +145,9 @@ def test_cdxj_offsets_hit_and_lines_are_sorted(tmp_path):
 
 @pytest.mark.parametrize("run_urls", [1, 2, 1000])
 @pytest.mark.parametrize("workers", [1, 3])
-def test_outlinks_are_in_batch_order_each_once_whatever_came_first(tmp_path, monkeypatch, run_urls, workers):
+def test_outlinks_are_in_batch_order_each_once_whatever_came_first(
+    tmp_path, monkeypatch, run_urls, workers
+):
     """Same pages, any order of arrival, any number of workers and runs: the same bytes."""
     monkeypatch.setattr(runs, "RUN_URLS", run_urls)
     monkeypatch.setattr(runs.OutlinkRuns.__init__, "__defaults__", (run_urls,))
@@ -135,7 +156,10 @@ def test_outlinks_are_in_batch_order_each_once_whatever_came_first(tmp_path, mon
         _, reader = built(tmp_path / str(order), workers, order)
         files.add((tmp_path / str(order) / "seg" / "outlinks").read_bytes())
     assert len(files) == 1
-    found = {owner: [decode_line(line)[0] for line in reader.outlinks(owner)] for owner in ("node-a", "node-b")}
+    found = {
+        owner: [decode_line(line)[0] for line in reader.outlinks(owner)]
+        for owner in ("node-a", "node-b")
+    }
     assert [url.url for url in found["node-a"]] == [f"http://b.example/{i}" for i in range(3)]
     assert found["node-b"] == [QueuedUrl("http://c.example/", key("http://a.example/0"), 4)]
     assert found["node-a"][0] == QueuedUrl("http://b.example/0", key("http://a.example/0"), 4)
@@ -148,7 +172,11 @@ def test_urls_handed_on_come_first_and_keep_their_mark_and_their_tries(tmp_path)
     handed = [
         ("node-b", QueuedUrl("http://z.example/", metadata='{"k": "v"}'), "h"),
         ("node-b", QueuedUrl("http://c.example/", retries=2, due=1_800_000_000), "h"),
-        ("node-b", QueuedUrl("http://e.example/", b"v" * 20, 1, 2, '{"k": "v"}', list_name="retry-1-x"), "h"),
+        (
+            "node-b",
+            QueuedUrl("http://e.example/", b"v" * 20, 1, 2, '{"k": "v"}', list_name="retry-1-x"),
+            "h",
+        ),
     ]
     build_segment(tmp_path / "spool", tmp_path / "seg", facts(7), NODES, handed_on=handed)
     lines = list(SegmentReader(LocalStorage(tmp_path), "seg").outlinks("node-b"))
@@ -188,7 +216,9 @@ def test_tables_are_missing_only_where_the_manifest_says_that_there_are_no_rows(
     reader = SegmentReader(LocalStorage(tmp_path), SEGMENT)
     with pytest.raises(PathNotFoundError, match=r"pages\.parquet: is not there"):
         list(reader.pages())
-    assert "file_missing" in {finding.name for finding in check_segment(LocalStorage(tmp_path), SEGMENT)}
+    assert "file_missing" in {
+        finding.name for finding in check_segment(LocalStorage(tmp_path), SEGMENT)
+    }
 
 
 @pytest.mark.parametrize(("count", "deferred"), [(8, 0), (7, 1), (9, 1)])
@@ -220,10 +250,15 @@ def test_an_open_part_is_named(tmp_path):
 
 def test_a_finished_build_is_found_and_one_of_another_take_is_not(tmp_path):
     first, _ = built(tmp_path)
-    again = build_segment(tmp_path / "spool", tmp_path / "seg", facts(8, 1, finished=utc_text(TIME + 100)), NODES)
+    again = build_segment(
+        tmp_path / "spool", tmp_path / "seg", facts(8, 1, finished=utc_text(TIME + 100)), NODES
+    )
     assert again == first
     other = build_segment(
-        tmp_path / "spool", tmp_path / "seg", facts(8, 1, take_id="take2", finished=utc_text(TIME + 100)), NODES
+        tmp_path / "spool",
+        tmp_path / "seg",
+        facts(8, 1, take_id="take2", finished=utc_text(TIME + 100)),
+        NODES,
     )
     assert other.take_id == "take2"
 
@@ -266,7 +301,9 @@ def test_no_bit_of_a_manifest_can_be_another_unnoticed(tmp_path):
     assert reader.manifest == manifest
 
 
-def test_a_manifest_of_before_has_no_digest_and_keeps_its_bytes_but_its_entries_are_looked_at(tmp_path):
+def test_a_manifest_of_before_has_no_digest_and_keeps_its_bytes_but_its_entries_are_looked_at(
+    tmp_path,
+):
     manifest, _ = built(tmp_path)
     value = {**asdict(manifest), "format_version": 1}
     old = json.dumps(value, indent=1).encode() + b"\n"

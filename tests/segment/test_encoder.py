@@ -23,7 +23,15 @@ from crawl_lib.records import Fetched
 from crawl_lib.segment.encoder import RecordEncoder, has_certain_end, metadata_fields, new_record_id
 from crawl_lib.segment.recover import read_groups
 from crawl_lib.states import Outcome
-from crawl_lib.warc import base32, escape_field, microseconds, microseconds_of, safe_uri, split_head, utc_text
+from crawl_lib.warc import (
+    base32,
+    escape_field,
+    microseconds,
+    microseconds_of,
+    safe_uri,
+    split_head,
+    utc_text,
+)
 from crawl_lib.warc.text import unescape_field
 from tests.segment.helpers import (
     INFO,
@@ -51,10 +59,13 @@ def test_digests_are_written_inbase32(digest: bytes) -> None:
 def test_golden_bytes_of_a_metadata_record():
     """Written by hand from the WARC/1.1 specification and warcio's field order."""
     group = RecordEncoder(2, ids()).group(
-        failed("http://a.example/x", error="a\nb", time=TIME), taken(7, "http://a.example/x", via=b"\1" * 20, depth=2)
+        failed("http://a.example/x", error="a\nb", time=TIME),
+        taken(7, "http://a.example/x", via=b"\1" * 20, depth=2),
     )
     block = (
-        b"krake-kind: page\r\nkrake-position: 7\r\nvia: " + b"01" * 20 + b"\r\ndepth: 2\r\nkrake-redirects: 0\r\n"
+        b"krake-kind: page\r\nkrake-position: 7\r\nvia: "
+        + b"01" * 20
+        + b"\r\ndepth: 2\r\nkrake-redirects: 0\r\n"
         b"krake-outcome: timeout\r\nkrake-attempts: 2\r\nfetchTimeMs: 0\r\nkrake-error: a\\nb\r\n"
     )
     digest = "sha1:" + b32encode(hashlib.sha1(block).digest()).decode()
@@ -118,8 +129,16 @@ def test_warcinfo_says_whose_file_it_is(tmp_path):
     with path.open("rb") as file:
         record = next(iter(ArchiveIterator(file)))
         text = record.content_stream().read().decode()
-    assert record.rec_headers.get_header("WARC-Filename") == path.name == "krake-1-node-a-0-00000.warc.gz"
-    for line in ("software: krake/0.1.0", "krake-format-version: 1", f"krake-config-digest: {'c' * 64}"):
+    assert (
+        record.rec_headers.get_header("WARC-Filename")
+        == path.name
+        == "krake-1-node-a-0-00000.warc.gz"
+    )
+    for line in (
+        "software: krake/0.1.0",
+        "krake-format-version: 1",
+        f"krake-config-digest: {'c' * 64}",
+    ):
         assert f"{line}\r\n" in text
     assert "http-header-user-agent: krake/0.1.0\r\n" in text
     assert "robots: obey\r\n" in text
@@ -137,7 +156,11 @@ def check_with_others(path) -> list[str]:
     with path.open("rb") as file:
         for record in FastIterator(file, parse_http=True):
             is_coded = "Transfer-Encoding" in (record.http_headers or {})
-            if "WARC-Payload-Digest" in record.headers and record.http_headers is not None and not is_coded:
+            if (
+                "WARC-Payload-Digest" in record.headers
+                and record.http_headers is not None
+                and not is_coded
+            ):
                 assert record.verify_payload_digest(), record.record_id
     return types
 
@@ -167,7 +190,9 @@ HOSTILE_HEADS = [
 
 
 @pytest.mark.parametrize("head", HOSTILE_HEADS)
-def test_hostile_heads_give_records_that_all_readers_accept_and_come_back_as_they_were(tmp_path, head):
+def test_hostile_heads_give_records_that_all_readers_accept_and_come_back_as_they_were(
+    tmp_path, head
+):
     body = b"\r\n\r\nWARC/1.1\r\n\x00\xff" * 3
     item = (taken(0), answered("http://a.example/0", body, head))
     out = writer(tmp_path)
@@ -188,15 +213,21 @@ def test_hostile_heads_give_records_that_all_readers_accept_and_come_back_as_the
     moment_us=st.integers(0, 4_000_000_000_000_000),
     outcome=st.sampled_from(list(Outcome)),
 )
-def test_any_fetch_comes_back_as_it_was(tmp_path_factory, head, body, error, metadata, truncated, moment_us, outcome):
+def test_any_fetch_comes_back_as_it_was(
+    tmp_path_factory, head, body, error, metadata, truncated, moment_us, outcome
+):
     """Whatever a server sends: the log gives back what rows are made of."""
     path = tmp_path_factory.mktemp("any") / "x.warc.gz"
     time_s = moment_us / 1_000_000
-    with_answer = answered("http://a.example/0", body, head, truncated=truncated, outcome=outcome, time=time_s)
+    with_answer = answered(
+        "http://a.example/0", body, head, truncated=truncated, outcome=outcome, time=time_s
+    )
     plain = failed("http://a.example/0", error=error, time=time_s)
     item = taken(0, depth=1, metadata=metadata)
     encoder = RecordEncoder()
-    path.write_bytes(b"".join(encoder.group(fetched, item).data for fetched in (with_answer, plain)))
+    path.write_bytes(
+        b"".join(encoder.group(fetched, item).data for fetched in (with_answer, plain))
+    )
     first, second = (group.fetched for group in read_groups(path))
     if first.head:
         assert first == with_answer
@@ -205,7 +236,8 @@ def test_any_fetch_comes_back_as_it_was(tmp_path_factory, head, body, error, met
 
 
 @pytest.mark.parametrize(
-    "url", ["http://a.example/\r\nWARC-Type: x", "http://a.example/ \u00e4\U0001f600", "http://<x>/"]
+    "url",
+    ["http://a.example/\r\nWARC-Type: x", "http://a.example/ \u00e4\U0001f600", "http://<x>/"],
 )
 def test_odd_urls_cannot_break_a_header(tmp_path, url):
     path = tmp_path / "x.warc.gz"
@@ -224,11 +256,21 @@ def test_canonical_urls_stay_as_they_are():
 
 
 def test_request_and_metadata_name_their_response():
-    group = RecordEncoder(2, ids()).group(answered("http://a.example/"), taken(0, "http://a.example/"))
+    group = RecordEncoder(2, ids()).group(
+        answered("http://a.example/"), taken(0, "http://a.example/")
+    )
     records = list(ArchiveIterator(io.BytesIO(group.data)))
     response_id = records[1].rec_headers.get_header("WARC-Record-ID")
-    assert [r.rec_headers.get_header("WARC-Concurrent-To") for r in records] == [response_id, None, response_id]
-    assert [r.rec_headers.get_header("WARC-IP-Address") for r in records] == ["192.0.2.7", "192.0.2.7", None]
+    assert [r.rec_headers.get_header("WARC-Concurrent-To") for r in records] == [
+        response_id,
+        None,
+        response_id,
+    ]
+    assert [r.rec_headers.get_header("WARC-IP-Address") for r in records] == [
+        "192.0.2.7",
+        "192.0.2.7",
+        None,
+    ]
     main = gzip.decompress(group.data[group.main_offset : group.main_offset + group.main_length])
     assert b"WARC-Type: response\r\n" in main
     assert group.digest == records[1].rec_headers.get_header("WARC-Payload-Digest")
@@ -272,7 +314,18 @@ def test_dates_are_those_of_warc_1_1(date, moment):
 
 
 @pytest.mark.parametrize(
-    "date", ["", "x", "23", "2023-13", "2023-02-30", "2023-5", "2023-05-04T03:02:01", "2023-05-04T25:00Z", "0000"]
+    "date",
+    [
+        "",
+        "x",
+        "23",
+        "2023-13",
+        "2023-02-30",
+        "2023-5",
+        "2023-05-04T03:02:01",
+        "2023-05-04T25:00Z",
+        "0000",
+    ],
 )
 def test_what_is_no_date_is_named(date):
     with pytest.raises(ValueError, match=r".+"):
@@ -321,7 +374,14 @@ def test_head_ends_at_the_first_empty_line(block, head):
 
 def test_only_heads_on_whose_end_readers_agree_get_a_payload_digest():
     assert has_certain_end(b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n")
-    for head in (HOSTILE_HEADS[1], HOSTILE_HEADS[2], HOSTILE_HEADS[3], HOSTILE_HEADS[4], b"HTTP/1.1 200 OK\r\n", b""):
+    for head in (
+        HOSTILE_HEADS[1],
+        HOSTILE_HEADS[2],
+        HOSTILE_HEADS[3],
+        HOSTILE_HEADS[4],
+        b"HTTP/1.1 200 OK\r\n",
+        b"",
+    ):
         assert not has_certain_end(head)
 
 
@@ -335,7 +395,13 @@ def test_a_request_that_was_not_sent_makes_no_record():
 
 @pytest.mark.parametrize(
     "line",
-    ["krake-position: -1", f"krake-position: {1 << 60}", "krake-status: 99999", "depth: -2", f"fetchTimeMs: {1 << 40}"],
+    [
+        "krake-position: -1",
+        f"krake-position: {1 << 60}",
+        "krake-status: 99999",
+        "depth: -2",
+        f"fetchTimeMs: {1 << 40}",
+    ],
 )
 def test_a_group_with_numbers_that_no_table_holds_is_none(line, tmp_path):
     """A server may send what passes for a record, where the real one is damaged: it must end no repair."""
@@ -344,5 +410,7 @@ def test_a_group_with_numbers_that_no_table_holds_is_none(line, tmp_path):
     metadata = re.sub(f"(?m)^{name}: [0-9]+", line, block)
     assert metadata != block
     lines = f"WARC-Target-URI: http://a.example/\r\nWARC-Date: {DATE}\r\n"
-    (tmp_path / "w").write_bytes(encoder._record("metadata", "<urn:uuid:1>", lines, "warc-fields", metadata.encode()))
+    (tmp_path / "w").write_bytes(
+        encoder._record("metadata", "<urn:uuid:1>", lines, "warc-fields", metadata.encode())
+    )
     assert list(read_groups(tmp_path / "w")) == []

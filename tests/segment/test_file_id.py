@@ -41,7 +41,8 @@ def own_file() -> bytes:
     encoder = RecordEncoder(2, ids())
     info = encoder.warcinfo(NAME, INFO, TIME)
     return info + b"".join(
-        encoder.group(answered(f"http://a.example/{number}"), taken(number)).data for number in range(3)
+        encoder.group(answered(f"http://a.example/{number}"), taken(number)).data
+        for number in range(3)
     )
 
 
@@ -51,7 +52,8 @@ def older_file() -> bytes:
     info = encoder.warcinfo(NAME, INFO, TIME)
     encoder.file_id = ""
     return info + b"".join(
-        encoder.group(answered(f"http://a.example/{number}"), taken(number)).data for number in range(3)
+        encoder.group(answered(f"http://a.example/{number}"), taken(number)).data
+        for number in range(3)
     )
 
 
@@ -76,14 +78,18 @@ def test_every_record_of_a_spool_names_the_warcinfo_of_its_file(tmp_path: Path) 
         with part.warc.open("rb") as file:
             first, *rest = walk(file)
         assert "warc-warcinfo-id" not in first.headers
-        assert {record.headers["warc-warcinfo-id"] for record in rest} == {first.headers["warc-record-id"]}
+        assert {record.headers["warc-warcinfo-id"] for record in rest} == {
+            first.headers["warc-record-id"]
+        }
         assert part.counts().warcinfo_id == first.headers["warc-record-id"]
     manifest = build_segment(tmp_path / "spool", tmp_path / "built", facts(len(fetches())), NODES)
     assert manifest.warcinfo_ids == {part.warc.name: part.counts().warcinfo_id for part in parts}
     assert Manifest.from_bytes(manifest.to_bytes(), "x").warcinfo_ids == manifest.warcinfo_ids
 
 
-def test_a_spool_that_goes_on_keeps_its_id_and_one_of_an_older_version_has_none(tmp_path: Path) -> None:
+def test_a_spool_that_goes_on_keeps_its_id_and_one_of_an_older_version_has_none(
+    tmp_path: Path,
+) -> None:
     for name, data in (("own", own_file()), ("older", older_file())):
         (tmp_path / name).mkdir()
         (tmp_path / name / NAME).write_bytes(data[:-30])
@@ -159,7 +165,8 @@ def test_a_record_that_a_table_names_tells_the_id_of_its_file() -> None:
     records = [item.record for item in scan(io.BytesIO(data)) if isinstance(item, Whole)]
     named = next(record for record in records if record.is_answer)
     gleaner = gleaned(
-        data[:30] + b"\0\0" + data[32:] + forged(), is_named=lambda _, record: record.offset == named.offset
+        data[:30] + b"\0\0" + data[32:] + forged(),
+        is_named=lambda _, record: record.offset == named.offset,
     )
     assert gleaner.positions == {0, 1, 2}
     assert gleaner.file_ids[NAME] == records[0].headers["warc-record-id"]
@@ -172,4 +179,6 @@ def test_an_id_is_learned_of_the_first_record_alone() -> None:
     found = FileId()
     items = list(scan(io.BytesIO(data[:1000] + b"\0" * 50 + data[1050:] + planted), file_id=found))
     assert found.value == next(iter(walk(io.BytesIO(data)))).headers["warc-record-id"]
-    assert not any(isinstance(item, Whole) and item.is_own and "planted" in item.record.url for item in items)
+    assert not any(
+        isinstance(item, Whole) and item.is_own and "planted" in item.record.url for item in items
+    )

@@ -39,7 +39,9 @@ def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.usefixtures("sizes")
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(cuts=st.lists(st.tuples(st.integers(0, 60), st.integers(1, 40)), max_size=20))
 def test_every_range_is_read_as_it_stands(cuts: list[tuple[int, int]]) -> None:
     data = bytes(number * 7 % 256 for number in range(2200))
@@ -61,7 +63,9 @@ def test_small_gaps_are_read_over_and_large_ones_skipped() -> None:
 
 
 def test_overlap_and_a_file_that_ends_early_are_damage() -> None:
-    with pytest.raises(DamagedFileError, match=r"a: `pages` names records that overlap at offset 10"):
+    with pytest.raises(
+        DamagedFileError, match=r"a: `pages` names records that overlap at offset 10"
+    ):
         read(OneFile(bytes(99)), [WantedRecord(0, "a", 0, 10), WantedRecord(1, "a", 9, 10)])
     with pytest.raises(DamagedFileError, match=r"a: ends within the record at offset 95"):
         read(OneFile(bytes(99)), [WantedRecord(0, "a", 0, 10), WantedRecord(1, "a", 95, 5)])

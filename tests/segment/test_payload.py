@@ -58,14 +58,21 @@ NOT_WHOLE = {
 OTHERS = {
     "a broken chunk": visit(chunks(PAGE).replace(b"\r\n7\r\n", b"\r\nzz\r\n", 1), "chunked"),
     "cut off": visit(chunks(PAGE)[:-20], "chunked", truncated="length"),
-    "a content coding": visit(chunks(gzip.compress(PAGE, mtime=0)), "chunked", more="Content-Encoding: gzip\r\n"),
+    "a content coding": visit(
+        chunks(gzip.compress(PAGE, mtime=0)), "chunked", more="Content-Encoding: gzip\r\n"
+    ),
 }
 
 
-@pytest.mark.parametrize("fetched", [*WHOLE.values(), *NOT_WHOLE.values()], ids=[*WHOLE, *NOT_WHOLE])
+@pytest.mark.parametrize(
+    "fetched", [*WHOLE.values(), *NOT_WHOLE.values()], ids=[*WHOLE, *NOT_WHOLE]
+)
 def test_the_payload_is_the_body_without_its_transfer_coding(fetched: Fetched) -> None:
     assert payload_of(fetched).sha1 == sha1(PAGE).digest()
-    assert RecordEncoder().group(fetched, taken(0)).digest == f"sha1:{b32encode(sha1(PAGE).digest()).decode()}"
+    assert (
+        RecordEncoder().group(fetched, taken(0)).digest
+        == f"sha1:{b32encode(sha1(PAGE).digest()).decode()}"
+    )
 
 
 @pytest.mark.parametrize("fetched", WHOLE.values(), ids=WHOLE)
@@ -73,13 +80,17 @@ def test_a_page_that_did_not_change_is_a_revisit_in_whatever_chunks(fetched: Fet
     assert revisited(taken(0, URL, earlier=EARLIER.to_text()), fetched) == EARLIER
 
 
-@pytest.mark.parametrize("fetched", [*NOT_WHOLE.values(), *OTHERS.values()], ids=[*NOT_WHOLE, *OTHERS])
+@pytest.mark.parametrize(
+    "fetched", [*NOT_WHOLE.values(), *OTHERS.values()], ids=[*NOT_WHOLE, *OTHERS]
+)
 def test_what_was_broken_or_cut_is_kept_whole(fetched: Fetched) -> None:
     assert revisited(taken(0, URL, earlier=EARLIER.to_text()), fetched) is None
 
 
 def test_a_content_coding_is_part_of_the_payload() -> None:
-    assert payload_of(OTHERS["a content coding"]).sha1 == sha1(gzip.compress(PAGE, mtime=0)).digest()
+    assert (
+        payload_of(OTHERS["a content coding"]).sha1 == sha1(gzip.compress(PAGE, mtime=0)).digest()
+    )
 
 
 def test_the_digest_outlives_the_body() -> None:
@@ -88,7 +99,9 @@ def test_the_digest_outlives_the_body() -> None:
     assert payload_of(fetched.without_body()) == expected._replace(data=None)
 
 
-def test_warcio_counts_the_transfer_coding_in_and_fastwarc_verifies_the_block(tmp_path: Path) -> None:
+def test_warcio_counts_the_transfer_coding_in_and_fastwarc_verifies_the_block(
+    tmp_path: Path,
+) -> None:
     """The note in docs/formats.md: `warcio check` names the payload digest of chunked answers, and nothing else."""
     out = writer(tmp_path)
     items = [visit(PAGE), visit(chunks(PAGE), "chunked"), answered(URL, chunks(PAGE), CHUNKED)]

@@ -105,7 +105,10 @@ class NoRename(LocalStorage):
 
 def test_after_an_error_of_rename_a_manifest_of_ours_is_success(work):
     build_segment(work / "spool", work / "seg", facts(7), NODES)
-    assert publish(LostAnswer(work / "dfs"), "crawl/1", "node-a", "take1", work / "seg") == "crawl/1/node-a"
+    assert (
+        publish(LostAnswer(work / "dfs"), "crawl/1", "node-a", "take1", work / "seg")
+        == "crawl/1/node-a"
+    )
 
 
 def test_a_rename_that_failed_is_an_error(work):
@@ -153,7 +156,15 @@ def test_what_a_killed_attempt_made_visible_is_durable_before_it_is_believed(wor
     assert work / "dfs" / "crawl" / "1" in synced
     assert work / "dfs" in synced
     entry = file_entry(work / "seg" / "pages.parquet")
-    upload_checked(store, work / "seg" / "pages.parquet", "crawl/1/.hidden/pages.parquet", entry, None)
+    upload_checked(
+        store, work / "seg" / "pages.parquet", "crawl/1/.hidden/pages.parquet", entry, None
+    )
     synced.clear()
-    upload_checked(store, work / "seg" / "pages.parquet", "crawl/1/.hidden/pages.parquet", entry, entry["size_bytes"])
+    upload_checked(
+        store,
+        work / "seg" / "pages.parquet",
+        "crawl/1/.hidden/pages.parquet",
+        entry,
+        entry["size_bytes"],
+    )
     assert work / "dfs" / "crawl" / "1" / ".hidden" in synced

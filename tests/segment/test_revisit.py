@@ -28,7 +28,9 @@ from tests.segment.helpers import HEAD, TIME, answered, fill, taken, writer
 
 BODY = b"<p>hello"
 URL = "http://a.example/0"
-EARLIER = Earlier("7/node-a", "krake-7-node-a-0-00000.warc.gz", 2048, TIME - 9, sha1(BODY).hexdigest(), '"x"')
+EARLIER = Earlier(
+    "7/node-a", "krake-7-node-a-0-00000.warc.gz", 2048, TIME - 9, sha1(BODY).hexdigest(), '"x"'
+)
 NOT_MODIFIED = b'HTTP/1.1 304 Not Modified\r\nETag: "x"\r\n\r\n'
 
 
@@ -37,7 +39,9 @@ def asked(earlier: Earlier | None = EARLIER) -> TakenUrl:
 
 
 def not_modified(**more: Any) -> Fetched:
-    return answered(URL, b"", NOT_MODIFIED, **({"outcome": Outcome.NOT_MODIFIED, "status": 304} | more))
+    return answered(
+        URL, b"", NOT_MODIFIED, **({"outcome": Outcome.NOT_MODIFIED, "status": 304} | more)
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,7 +69,12 @@ def test_a_revisit_is_a_304_or_the_same_payload(fetched: Fetched, is_revisit: bo
     etag=st.none() | st.text(min_size=1),
 )
 def test_a_spool_gives_a_revisit_back(
-    tmp_path_factory: pytest.TempPathFactory, body: bytes, is_304: bool, file: str, time_us: int, etag: str | None
+    tmp_path_factory: pytest.TempPathFactory,
+    body: bytes,
+    is_304: bool,
+    file: str,
+    time_us: int,
+    etag: str | None,
 ) -> None:
     capture = Earlier("7/node-a", file, 2048, time_us / 1_000_000, sha1(body).hexdigest(), etag)
     fetched = not_modified() if is_304 else answered(URL, body)
@@ -77,7 +86,11 @@ def test_a_spool_gives_a_revisit_back(
     [path] = spool.glob("*.warc.gz")
     [found] = [group for group in read_groups(path) if isinstance(group, Recovered)]
     assert found.taken == asked(capture)
-    assert (found.fetched.revisits, found.fetched.outcome, found.fetched.truncated) == (capture, fetched.outcome, None)
+    assert (found.fetched.revisits, found.fetched.outcome, found.fetched.truncated) == (
+        capture,
+        fetched.outcome,
+        None,
+    )
     assert (found.fetched.head, found.fetched.body) == (fetched.head, b"")
 
 
@@ -100,10 +113,16 @@ def test_a_fetch_that_no_list_asked_for_is_never_a_revisit(tmp_path: Path) -> No
     fill(out, [(taken(1, URL), answered(URL, BODY, HEAD))])
     out.close()
     [path] = tmp_path.glob("*.warc.gz")
-    assert all(group.fetched.revisits is None for group in read_groups(path) if isinstance(group, Recovered))
+    assert all(
+        group.fetched.revisits is None
+        for group in read_groups(path)
+        if isinstance(group, Recovered)
+    )
 
 
-@pytest.mark.parametrize("metadata", ["", '{"a": "b"}', '{"list": "mine"}', "no json", '["no object"]'])
+@pytest.mark.parametrize(
+    "metadata", ["", '{"a": "b"}', '{"list": "mine"}', "no json", '["no object"]']
+)
 def test_a_lists_name_is_in_the_metadata_of_pages_and_out_of_it_again(metadata: str) -> None:
     written = metadata_with_list(QueuedUrl(URL, metadata=metadata, list_name="7-1"))
     assert written is not None

@@ -49,9 +49,15 @@ def go_on(work: Path, storage: LocalStorage | None = None) -> None:
 def rows(work: Path) -> tuple[list, list, list]:
     """Everything readers see, read from the WARC files too."""
     reader = SegmentReader(LocalStorage(work / "dfs"), "crawl/1/node-a")
-    pages = sorted((row for batch in reader.pages() for row in batch.to_pylist()), key=lambda row: row["key"])
+    pages = sorted(
+        (row for batch in reader.pages() for row in batch.to_pylist()), key=lambda row: row["key"]
+    )
     links = sorted(str(row) for batch in reader.links() for row in batch.to_pylist())
-    records = [record.headers["warc-record-id"] for name in reader.warc_files for record in reader.records(name)]
+    records = [
+        record.headers["warc-record-id"]
+        for name in reader.warc_files
+        for record in reader.records(name)
+    ]
     return pages, links, records
 
 
@@ -247,7 +253,11 @@ def test_a_sealed_file_that_is_lost_is_named_with_what_to_do(work, damage):
         place.write_bytes(data[:-1])
     with pytest.raises(StorageError) as caught:
         go_on(work)
-    for text in (part.warc.name, str(len(data) - 1) if damage == "shorter" else "is gone", f"`{REPAIR}`"):
+    for text in (
+        part.warc.name,
+        str(len(data) - 1) if damage == "shorter" else "is gone",
+        f"`{REPAIR}`",
+    ):
         assert text in str(caught.value)
     assert not storage.exists("crawl/1/node-a")
 

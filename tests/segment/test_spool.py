@@ -50,7 +50,9 @@ def content(directory: Path, count: int, deferred: int = 0) -> tuple:
     manifest = build_segment(directory / "spool", built, facts(count, deferred), NODES)
     reader = SegmentReader(LocalStorage(directory), "built")
     columns = ["key", "url", "outcome", "status", "attempts", "metadata", "via_key", "ip", "time"]
-    pages = sorted((r for batch in reader.pages(columns) for r in batch.to_pylist()), key=lambda r: r["key"])
+    pages = sorted(
+        (r for batch in reader.pages(columns) for r in batch.to_pylist()), key=lambda r: r["key"]
+    )
     links = sorted(str(r) for batch in reader.links() for r in batch.to_pylist())
     outlinks = {owner: list(reader.outlinks(owner)) for owner in ("node-a", "node-b")}
     counts = {name: value for name, value in manifest.counts.items() if name != "robots_captures"}
@@ -63,7 +65,9 @@ def test_a_torn_tail_at_every_byte_is_cut_to_the_last_whole_group(tmp_path):
     out = writer(tmp_path / "whole" / "spool")
     fill(out, items)
     out.append(None, robots())
-    ends = [group if isinstance(group, int) else group.end for group in read_groups(out._open.part.warc)]
+    ends = [
+        group if isinstance(group, int) else group.end for group in read_groups(out._open.part.warc)
+    ]
     data = out._open.part.warc.read_bytes()
     name = out._open.part.warc.name
     out.close()
@@ -153,7 +157,11 @@ def test_files_rotate_and_each_begins_with_warcinfo(tmp_path):
     fill(out, [(taken(i), answered(f"http://a.example/{i}", os.urandom(30_000))) for i in range(7)])
     out.close()
     parts = list_parts(tmp_path)
-    assert [part.warc.name[-13:] for part in parts] == ["00000.warc.gz", "00001.warc.gz", "00002.warc.gz"]
+    assert [part.warc.name[-13:] for part in parts] == [
+        "00000.warc.gz",
+        "00001.warc.gz",
+        "00002.warc.gz",
+    ]
     for part in parts:
         assert isinstance(next(iter(read_groups(part.warc))), int)
         assert part.warc.stat().st_size < (1 << 16) + 31_000
@@ -253,7 +261,13 @@ out.close()
 
 
 @pytest.mark.parametrize(
-    "step", ["segment.part.log_synced", "segment.part.rows_written", "segment.part.closed", "segment.part.recovered"]
+    "step",
+    [
+        "segment.part.log_synced",
+        "segment.part.rows_written",
+        "segment.part.closed",
+        "segment.part.recovered",
+    ],
 )
 def test_killed_between_write_and_close(tmp_path, step):
     spool = tmp_path / "spool"
@@ -275,9 +289,19 @@ def test_killed_between_write_and_close(tmp_path, step):
 
 @pytest.mark.parametrize(
     "suffix",
-    [".warc.gz", ".pages.arrow", ".links.arrow", ".positions", ".cdxj.00000", ".outlinks.00000", ".closed.json"],
+    [
+        ".warc.gz",
+        ".pages.arrow",
+        ".links.arrow",
+        ".positions",
+        ".cdxj.00000",
+        ".outlinks.00000",
+        ".closed.json",
+    ],
 )
-def test_another_byte_in_what_a_closed_part_is_trusted_for_is_found(suffix: str, tmp_path: Path) -> None:
+def test_another_byte_in_what_a_closed_part_is_trusted_for_is_found(
+    suffix: str, tmp_path: Path
+) -> None:
     """Whichever byte it is: a segment is built of what was written, or not at all."""
     out = writer(tmp_path / "spool")
     fill(out, fetches())
@@ -287,7 +311,9 @@ def test_another_byte_in_what_a_closed_part_is_trusted_for_is_found(suffix: str,
     path = part.path(suffix)
     data = path.read_bytes()
     for place in {0, len(data) // 3, len(data) // 2, len(data) - 2}:
-        path.write_bytes(data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :] if place else b"")
+        path.write_bytes(
+            data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :] if place else b""
+        )
         with pytest.raises(DamagedFileError, match=re.escape(path.name)):
             part.require_whole()
         with pytest.raises(DamagedFileError, match=re.escape(path.name)):
@@ -367,7 +393,9 @@ def test_making_rows_may_be_killed_at_any_group(tmp_path: Path) -> None:
     assert content(tmp_path, len(items))[0]
 
 
-def test_a_part_without_rows_that_a_kill_left_open_is_closed_by_the_next_writer(tmp_path: Path) -> None:
+def test_a_part_without_rows_that_a_kill_left_open_is_closed_by_the_next_writer(
+    tmp_path: Path,
+) -> None:
     items = fetches()
     out = writer(tmp_path / "spool", has_rows=False)
     for item in items[:2]:
@@ -384,7 +412,9 @@ def test_a_part_without_rows_that_a_kill_left_open_is_closed_by_the_next_writer(
     out.close()
     assert part.is_rowless
     part.require_log()
-    assert next(writer(tmp_path / "spool", has_rows=False).recovered(), None) is None, "it is closed"
+    assert next(writer(tmp_path / "spool", has_rows=False).recovered(), None) is None, (
+        "it is closed"
+    )
 
 
 def test_a_damaged_part_without_rows_is_named_with_what_it_held(tmp_path: Path) -> None:
@@ -395,7 +425,8 @@ def test_a_damaged_part_without_rows_is_named_with_what_it_held(tmp_path: Path) 
     data[len(data) // 2] ^= 1
     part.warc.write_bytes(data)
     with pytest.raises(
-        DamagedFileError, match=rf"{part.warc.name}: is not what was written.* {len(items)} fetches are lost"
+        DamagedFileError,
+        match=rf"{part.warc.name}: is not what was written.* {len(items)} fetches are lost",
     ):
         collect(tmp_path)
     part.warc.unlink()

@@ -18,10 +18,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     made = Made.below(tmp_path_factory.mktemp("crawl"))
     text = "hot lava flows from volcano number {} and its island is called {}"
     pages = [
-        page(a(f"p{number}"), text.format(number, "abc"[number % 3]), title=f"Volcano {number}") for number in NUMBERS
+        page(a(f"p{number}"), text.format(number, "abc"[number % 3]), title=f"Volcano {number}")
+        for number in NUMBERS
     ]
     shy = page(
-        a("shy"), "a shy geyser that says little", header="X-Robots-Tag: noarchive, nosnippet\r\n", title="Geyser"
+        a("shy"),
+        "a shy geyser that says little",
+        header="X-Robots-Tag: noarchive, nosnippet\r\n",
+        title="Geyser",
     )
     other = page("http://b.example/x", "tephra and ash of another host", title="Tephra", lang="de")
     made.crawl(*pages, shy, other)

@@ -51,7 +51,16 @@ ATTACKS = [
     "&lt;script&gt;{js}&lt;/script&gt;",
     "<bdi dir=rtl>" + BIDI + "</bdo></bdi><mark>",
 ]
-ENCODINGS = ["utf-8", "utf-16", "utf-7", "windows-1252", "shift_jis", "iso-2022-jp", "x-user-defined", "no-such"]
+ENCODINGS = [
+    "utf-8",
+    "utf-16",
+    "utf-7",
+    "windows-1252",
+    "shift_jis",
+    "iso-2022-jp",
+    "x-user-defined",
+    "no-such",
+]
 JS = "fetch(`{0}/ran`);alert(1);new Image().src=`{0}/ran2`"
 
 
@@ -59,20 +68,29 @@ def hostile(evil: str, count: int, seed: int) -> list[Capture]:
     """Pages with the word `lava`. `evil`: an origin that no browser must ask, such as `http://evil.example:1`."""
     chance = random.Random(seed)
     attacks = [attack.format(evil=evil, js=JS.format(evil)) for attack in ATTACKS]
-    return [_page(number, attack, chance) for number, attack in enumerate(islice(cycle(attacks), count))]
+    return [
+        _page(number, attack, chance) for number, attack in enumerate(islice(cycle(attacks), count))
+    ]
 
 
 def _page(number: int, attack: str, chance: random.Random) -> Capture:
     place = chance.randrange(5)
     inner = f"{attack} lava {number} {BIDI} \x01\x1b[31m"
-    url = canonicalize(f"http://host-{number % 40}.example/{number}?{attack if place == 1 else ''}"[:1500])
+    url = canonicalize(
+        f"http://host-{number % 40}.example/{number}?{attack if place == 1 else ''}"[:1500]
+    )
     title = f"{attack} {BIDI}Lava\x07" if place < 3 else "Lava"
     if number % 20 == 19:
         return Capture(
-            url, pdf("lava of paper", title="(" + attack), head=HEAD.format("").encode(), mime="application/pdf"
+            url,
+            pdf("lava of paper", title="(" + attack),
+            head=HEAD.format("").encode(),
+            mime="application/pdf",
         )
     if place == 3:
-        return linking(url, inner, {f"http://host-0.example/{number}?linked": f"{attack}{BIDI}"}, title=title)
+        return linking(
+            url, inner, {f"http://host-0.example/{number}?linked": f"{attack}{BIDI}"}, title=title
+        )
     capture = page(url, f"<h1>{attack}</h1>{inner}", title=title, head=attack if place == 4 else "")
     return _broken(capture, chance) if number % 3 == 0 else capture
 
@@ -80,7 +98,9 @@ def _page(number: int, attack: str, chance: random.Random) -> Capture:
 def _broken(capture: Capture, chance: random.Random) -> Capture:
     """The page in an encoding that it does not have, with bytes that are none."""
     encoding = chance.choice(ENCODINGS)
-    capture.head = f"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset={encoding}\r\n\r\n".encode()
+    capture.head = (
+        f"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset={encoding}\r\n\r\n".encode()
+    )
     capture.body = capture.body.replace(b"lava", b"lava \xff\xfe\xc0\x80\x1b$B ")
     return capture
 
@@ -107,7 +127,8 @@ def queries(count: int, seed: int) -> Iterator[str]:
     chance = random.Random(seed)
     for _ in range(count):
         parts = [
-            chance.choice(WORDS) if chance.random() < 0.7 else _text(chance) for _ in range(chance.randrange(1, 12))
+            chance.choice(WORDS) if chance.random() < 0.7 else _text(chance)
+            for _ in range(chance.randrange(1, 12))
         ]
         yield chance.choice(["", " ", " ", " "]).join(parts)
 

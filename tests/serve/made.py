@@ -43,11 +43,19 @@ class Client:
         """The answer to a request. `headers`: with `_` in place of `-`."""
         return self.get_all([path], method, **headers)[0]
 
-    def get_all(self, paths: Iterable[str], method: str = "GET", **headers: str) -> list[httpx.Response]:
+    def get_all(
+        self, paths: Iterable[str], method: str = "GET", **headers: str
+    ) -> list[httpx.Response]:
         """The answers to requests, one after the other."""
-        return asyncio.run(self._get(list(paths), method, {name.replace("_", "-"): headers[name] for name in headers}))
+        return asyncio.run(
+            self._get(
+                list(paths), method, {name.replace("_", "-"): headers[name] for name in headers}
+            )
+        )
 
-    async def _get(self, paths: list[str], method: str, headers: dict[str, str]) -> list[httpx.Response]:
+    async def _get(
+        self, paths: list[str], method: str, headers: dict[str, str]
+    ) -> list[httpx.Response]:
         transport = httpx.ASGITransport(self._app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:
             return [await client.request(method, path, headers=headers) for path in paths]
@@ -70,7 +78,9 @@ class Served:
         self._file = made.root / "served.yml"
         search = {"listen": "127.0.0.1:0", "directory": str(made.root / "search"), **options}
         config = {"servers": ["node-0"], "dfs_primary": made.config.dfs_primary, "search": search}
-        scratch = {"directory": made.config.scratch.directory}  # for commands that use the same file
+        scratch = {
+            "directory": made.config.scratch.directory
+        }  # for commands that use the same file
         self._file.write_text(yaml.safe_dump({**config, "scratch": scratch}))
         self.log: Path = made.root / "served.log"
         self.url = ""
@@ -86,7 +96,10 @@ class Served:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)

@@ -35,8 +35,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     made = Made.below(tmp_path_factory.mktemp("cached"))
     body = HTML.encode("windows-1252")
     head = "HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=windows-1252\r\nContent-Encoding: gzip\r\n\r\n"
-    coded = Capture(a("coded"), gzip.compress(body, mtime=0), head=head.encode(), more={"title": "Caf\u00e9"})
-    files = Capture(a("file.pdf"), pdf("an octopus of paper"), head=HEAD.format("").encode(), mime="application/pdf")
+    coded = Capture(
+        a("coded"), gzip.compress(body, mtime=0), head=head.encode(), more={"title": "Caf\u00e9"}
+    )
+    files = Capture(
+        a("file.pdf"),
+        pdf("an octopus of paper"),
+        head=HEAD.format("").encode(),
+        mime="application/pdf",
+    )
     made.crawl(
         coded,
         files,
@@ -64,7 +71,10 @@ def said(client: Client, name: str) -> str:
 
 def test_a_copy_is_around_a_frame_and_says_when_it_was_captured(made: Made) -> None:
     answer = Client(made).get(f"/cached/{key('coded')}")
-    assert 'captured on <time datetime="1970-01-01T00:16:40+00:00">1 Jan 1970 at 00:16 UTC</time>' in answer.text
+    assert (
+        'captured on <time datetime="1970-01-01T00:16:40+00:00">1 Jan 1970 at 00:16 UTC</time>'
+        in answer.text
+    )
     assert "may be out of date" in answer.text
     assert f'<iframe src="/cached/{key("coded")}/page"' in answer.text
     assert 'sandbox="allow-popups allow-popups-to-escape-sandbox"' in answer.text
@@ -98,15 +108,22 @@ def test_the_frame_has_the_page_without_codings_and_may_do_nothing(made: Made) -
     ],
 )
 def test_the_base_is_before_all_that_may_have_one_and_behind_a_doctype(start: bytes) -> None:
-    found = cached._harmless(start + b"<base href=http://evil.example/>", 'http://a.example/?a&b="c"\'')
-    before, _, behind = found.partition(b'<base href="http://a.example/?a&amp;b=&quot;c&quot;&#x27;" target="_blank">')
+    found = cached._harmless(
+        start + b"<base href=http://evil.example/>", 'http://a.example/?a&b="c"\''
+    )
+    before, _, behind = found.partition(
+        b'<base href="http://a.example/?a&amp;b=&quot;c&quot;&#x27;" target="_blank">'
+    )
     assert before + behind == start + b"<base href=http://evil.example/>"
     assert before == (start if start.lower().endswith((b"doctype html>", b"'x'>")) else b"")
 
 
 @pytest.mark.parametrize("comment", [b"<!-->", b"<!--->", b"<!-- --!>", b"<!-- a --><!-->"])
 def test_a_comment_that_ends_early_hides_nothing_from_us(comment: bytes) -> None:
-    start = comment + b"<base href=//evil.example><link rel=preconnect href=//evil.example> --><!doctype html>"
+    start = (
+        comment
+        + b"<base href=//evil.example><link rel=preconnect href=//evil.example> --><!doctype html>"
+    )
     found = cached._harmless(start, "http://a.example/")
     assert found.startswith(b'<base href="http://a.example/" target="_blank">')
     assert b"<link" not in found
@@ -116,7 +133,9 @@ def test_an_element_that_connects_unasked_has_no_effect_in_any_spelling() -> Non
     start = b"<LINK rel=x><link/rel=x><link\nrel=x><link><links></link><lin k>"
     found = cached._harmless(start, "http://a.example/")
     assert found.endswith(b"<meta rel=x><meta/rel=x><meta\nrel=x><meta><links></meta><lin k>")
-    found = cached._harmless(b"<IFRAME src=x>a</iFrame><frameset><frame/src=x></frameset>", "http://a.example/")
+    found = cached._harmless(
+        b"<IFRAME src=x>a</iFrame><frameset><frame/src=x></frameset>", "http://a.example/"
+    )
     assert found.endswith(b"<x-frame src=x>a</x-frame><frameset><meta/src=x></frameset>")
 
 
@@ -153,7 +172,9 @@ def test_a_long_page_is_cut_and_says_so(made: Made, monkeypatch: pytest.MonkeyPa
     assert ">an oc<" in text
 
 
-def test_a_page_that_is_longer_in_utf_8_is_cut_there(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_is_longer_in_utf_8_is_cut_there(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cached, "MOST_BYTES", len(HTML))
     client = Client(made)
     assert "shown in part" in client.get(f"/cached/{key('coded')}").text
@@ -184,7 +205,9 @@ def test_a_dropped_page_is_not_shown_though_the_index_has_it(made: Made, tmp_pat
     assert client.get(f"/cached/{key('coded')}").status_code == 200
 
 
-@pytest.mark.parametrize("damage", ["other page", "no record", "shorter", "no file", "no segment", "request"])
+@pytest.mark.parametrize(
+    "damage", ["other page", "no record", "shorter", "no file", "no segment", "request"]
+)
 def test_a_capture_that_has_moved(made: Made, tmp_path: Path, damage: str) -> None:
     own = made.copied(tmp_path / "own")
     [row] = [row for row in own.pages(own.update()) if row["key"].hex() == key("plain")]
@@ -192,7 +215,9 @@ def test_a_capture_that_has_moved(made: Made, tmp_path: Path, damage: str) -> No
     data = bytearray(file.read_bytes())
     end = row["warc_offset"] + row["warc_length"]
     kind = "request" if damage == "request" else "response"
-    record = member(a("plain") if damage == "request" else a("other"), b"HTTP/1.1 200 OK\r\n\r\n", kind)
+    record = member(
+        a("plain") if damage == "request" else a("other"), b"HTTP/1.1 200 OK\r\n\r\n", kind
+    )
     if damage == "no segment":
         shutil.rmtree(file.parent)
     elif damage == "no file":
@@ -206,7 +231,9 @@ def test_a_capture_that_has_moved(made: Made, tmp_path: Path, damage: str) -> No
     assert "Update the index" in said(Client(own), "plain")
 
 
-def test_a_store_that_is_away_is_503_without_its_name(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_is_away_is_503_without_its_name(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def away(*arguments: object) -> None:
         raise StorageError("http://namenode.inner.example is away")
 

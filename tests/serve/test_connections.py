@@ -105,7 +105,10 @@ def test_a_client_that_takes_no_answer_ends(monkeypatch: pytest.MonkeyPatch) -> 
 
     async def test() -> None:
         await running.open(WHOLE)
-        while running.server.server_state.total_requests < 1 or running.server.server_state.connections:
+        while (
+            running.server.server_state.total_requests < 1
+            or running.server.server_state.connections
+        ):
             await asyncio.sleep(0)
 
     asyncio.run(running.run(test))
@@ -215,7 +218,10 @@ def test_a_later_request_of_a_connection_is_busy_too() -> None:
     ],
 )
 def test_the_limit_of_files_is_raised_as_far_as_it_may_be(
-    monkeypatch: pytest.MonkeyPatch, limits: tuple[int, int], raised: tuple[int, int] | None, most: int
+    monkeypatch: pytest.MonkeyPatch,
+    limits: tuple[int, int],
+    raised: tuple[int, int] | None,
+    most: int,
 ) -> None:
     found: list[tuple[int, int]] = []
     monkeypatch.setattr(resource, "getrlimit", lambda which: limits)
@@ -247,7 +253,9 @@ def test_what_is_no_request_is_refused_with_the_headers(data: bytes) -> None:
     asyncio.run(running.run(test))
 
 
-def test_what_comes_after_a_refused_request_breaks_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_comes_after_a_refused_request_breaks_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     running = Running(HELLO)
 
     async def test() -> None:
@@ -284,19 +292,27 @@ def many_files() -> Iterator[None]:
     """As many open files as this process may have."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < DRIPPING + 1_000:
-        pytest.skip(f"{DRIPPING} connections need more open files than this user may have (ulimit -Hn)")
+        pytest.skip(
+            f"{DRIPPING} connections need more open files than this user may have (ulimit -Hn)"
+        )
     resource.setrlimit(resource.RLIMIT_NOFILE, (DRIPPING + 500, hard))
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_connections_that_drip_stop_no_answer_for_others_and_no_end(made: Made, many_files: None) -> None:
+def test_connections_that_drip_stop_no_answer_for_others_and_no_end(
+    made: Made, many_files: None
+) -> None:
     with Served(made) as served, ExitStack() as stack:
         for _ in range(DRIPPING):
-            stack.enter_context(closing(socket.create_connection(served.place, LIMIT_S))).sendall(HALF)
+            stack.enter_context(closing(socket.create_connection(served.place, LIMIT_S))).sendall(
+                HALF
+            )
         found = httpx.get(f"{served.url}/api/search?q=lava", timeout=LIMIT_S)
         assert (found.status_code, found.json()["total"]) == (200, 25)
-        assert httpx.get(f"{served.url}/healthz", headers={"Host": "evil.example"}).status_code == 400
+        assert (
+            httpx.get(f"{served.url}/healthz", headers={"Host": "evil.example"}).status_code == 400
+        )
         served.process.send_signal(signal.SIGTERM)
         assert served.process.wait(LIMIT_S) == 128 + signal.SIGTERM
         assert "the search page is closed" in served.log.read_text()

@@ -84,7 +84,9 @@ def test_names_of_the_config_are_compared_as_browsers_write_them(
 
 @pytest.mark.parametrize("name", ["a?b", "a%b", "#", "[::1::2]"])
 def test_a_name_that_is_no_host_is_an_error_of_the_config(made: Made, name: str) -> None:
-    with pytest.raises(ConfigError, match=f"search.hosts: {re.escape(repr(name))} is no name of a host"):
+    with pytest.raises(
+        ConfigError, match=f"search.hosts: {re.escape(repr(name))} is no name of a host"
+    ):
         Client(configured(made, hosts=(name,)))
 
 
@@ -121,7 +123,9 @@ def test_pages_have_no_script_and_ask_no_other_address(client: Client) -> None:
             assert word not in text
 
 
-def test_the_log_has_what_was_asked_only_where_it_is_wanted(made: Made, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_has_what_was_asked_only_where_it_is_wanted(
+    made: Made, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.INFO, "crawl_lib.serve"):
         Client(made).get_all(["/?q=secret\u202e", "/secret", f"/cached/{'5ec2e7' * 6}0000"])
     assert [record.getMessage().split()[:3] for record in caplog.records] == [
@@ -149,7 +153,9 @@ def test_more_than_can_be_answered_is_503_at_once(client: Client) -> None:
     assert client.get("/?q=lava").status_code == 200
 
 
-def test_only_so_many_copies_are_sent_at_once(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_so_many_copies_are_sent_at_once(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     key = client.key("lava")
     monkeypatch.setattr(client.service.sending, "_value", 0)
     for path in (f"/cached/{key}", f"/cached/{key}/page"):

@@ -33,9 +33,35 @@ COMMENTS = (
     *("<base href=//evil.example>", "<LiNk/rel=x>", "<link rel=x>"),
 )
 MARKUP = (
-    *("-", ">", "<", "!", " ", "\v", "\0", "'", '"', "<![CDATA[", "]]>", "<?xml ?>", "<html>", "<head>"),
+    *(
+        "-",
+        ">",
+        "<",
+        "!",
+        " ",
+        "\v",
+        "\0",
+        "'",
+        '"',
+        "<![CDATA[",
+        "]]>",
+        "<?xml ?>",
+        "<html>",
+        "<head>",
+    ),
     *("<title>", "</title>", "<style>", "</style>", "<script>"),
-    *("<svg>", "</svg>", "<math>", "<mtext>", "<desc>", "<template>", "<noscript>", "<select>", "<table>", "<a x='"),
+    *(
+        "<svg>",
+        "</svg>",
+        "<math>",
+        "<mtext>",
+        "<desc>",
+        "<template>",
+        "<noscript>",
+        "<select>",
+        "<table>",
+        "<a x='",
+    ),
     *("<frameset>", "<frame\fsrc=x>", "<iframe src=x>", "</iframe>"),
 )
 
@@ -69,11 +95,15 @@ def test_the_api_is_json_of_ascii(crawled: Client) -> None:
     answer = crawled.get("/api/search?q=lava")
     assert answer.headers["content-type"] == "application/json"
     assert answer.content.isascii()
-    assert all(set(one) >= {"url", "title", "snippet"} for one in json.loads(answer.content)["results"])
+    assert all(
+        set(one) >= {"url", "title", "snippet"} for one in json.loads(answer.content)["results"]
+    )
 
 
 def test_each_copy_has_the_policy(crawled: Client) -> None:
-    found = [crawled.get(f"/api/search?q=lava&page={number}").json()["results"] for number in range(1, 9)]
+    found = [
+        crawled.get(f"/api/search?q=lava&page={number}").json()["results"] for number in range(1, 9)
+    ]
     keys = [one["key"] for results in found for one in results]
     answers = crawled.get_all(f"/cached/{key}/page" for key in keys)
     copies = [answer for answer in answers if answer.status_code == 200]
@@ -87,7 +117,9 @@ def test_a_parser_finds_our_base_first_and_no_element_that_connects_in_any_marku
     """Comments, raw text and foreign elements are read by a parser otherwise than by a pattern."""
     chance = random.Random(4)
     for number in range(10_000):
-        html = "".join(chance.choices((COMMENTS, COMMENTS + MARKUP)[number % 2], k=chance.randrange(1, 12)))
+        html = "".join(
+            chance.choices((COMMENTS, COMMENTS + MARKUP)[number % 2], k=chance.randrange(1, 12))
+        )
         tree = LexborHTMLParser(_harmless(html.encode(), "http://a.example/").decode())
         assert tree.css_first("base").attributes["href"] == "http://a.example/", html
         assert not tree.css("link, iframe, frame"), html

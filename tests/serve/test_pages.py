@@ -148,19 +148,29 @@ def test_programs_read_results_counts_parts_of_scores_and_suggestions(client: Cl
     assert (found["total"], found["page"], len(found["results"])) == (25, 2, 10)
     for one in found["results"]:
         parts = one["explanation"]
-        by_words = sum(share["bm25"] * share["weight"] * share["times"] for share in parts["shares"])
-        assert one["score"] == pytest.approx(by_words * parts["boost_factor"] * parts["site_factor"], abs=1e-6)
+        by_words = sum(
+            share["bm25"] * share["weight"] * share["times"] for share in parts["shares"]
+        )
+        assert one["score"] == pytest.approx(
+            by_words * parts["boost_factor"] * parts["site_factor"], abs=1e-6
+        )
     assert client.get("/api/search?q=tephrq").json()["suggestion"] == "tephra"
     same = client.get("/?q=lava&page=2", accept="application/json")
     assert same.json() == found
-    assert client.get("/?q=lava", accept="text/html,application/json").headers["content-type"].startswith("text/html")
+    assert (
+        client.get("/?q=lava", accept="text/html,application/json")
+        .headers["content-type"]
+        .startswith("text/html")
+    )
     error = client.get("/api/search?q=lava&page=0")
     assert (error.status_code, list(error.json())) == (400, ["error"])
 
 
 def test_browsers_can_search_from_their_bar(client: Client) -> None:
     answer = client.get("/opensearch.xml", host="localhost:1")
-    urls = ElementTree.fromstring(answer.content).findall("{http://a9.com/-/spec/opensearch/1.1/}Url")
+    urls = ElementTree.fromstring(answer.content).findall(
+        "{http://a9.com/-/spec/opensearch/1.1/}Url"
+    )
     assert urls[0].get("template") == "http://localhost:1/?q={searchTerms}"
     assert b"https://" in client.get("/opensearch.xml", x_forwarded_proto="https").content
 
@@ -207,7 +217,9 @@ def test_a_look_that_fails_is_said_and_tried_again(
     assert client.get("/healthz").status_code == 200
 
 
-def test_while_no_version_opens_each_page_says_so(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_no_version_opens_each_page_says_so(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
     client = Client(made)
 
     def away() -> OpenIndex:
@@ -217,10 +229,16 @@ def test_while_no_version_opens_each_page_says_so(made: Made, monkeypatch: pytes
     client.service.newest.look()
     for path, status in (("/", 200), ("/?q=lava", 503), ("/healthz", 503)):
         answer = client.get(path)
-        assert (answer.status_code, "cannot be opened" in answer.text, "inner" in answer.text) == (status, True, False)
+        assert (answer.status_code, "cannot be opened" in answer.text, "inner" in answer.text) == (
+            status,
+            True,
+            False,
+        )
 
 
-def test_where_files_make_no_sense_the_reader_of_versions_is_asked(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_files_make_no_sense_the_reader_of_versions_is_asked(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Tantivy raises ValueError then, and the reader has an older version answer (tests/search/test_reader.py)."""
     client, asked = Client(made), list[int]()
 

@@ -25,7 +25,12 @@ from tests.segment.helpers import HEAD, answered, failed
 
 BEGIN = datetime(2026, 11, 28, tzinfo=UTC)
 BEGIN_S = BEGIN.timestamp()
-HOSTS = {"www.a.example": "a.example", "b.a.example": "a.example", "c.example": "c.example", "10.1.2.3": "10.1.2.3"}
+HOSTS = {
+    "www.a.example": "a.example",
+    "b.a.example": "a.example",
+    "c.example": "c.example",
+    "10.1.2.3": "10.1.2.3",
+}
 MOVED = b"HTTP/1.1 301 Moved\r\nLocation: /target\r\n\r\n"
 IMAGE = b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\n\r\n"
 
@@ -69,7 +74,9 @@ class Truth:
 
 def service_config(directory: Path, **more: object) -> Config:
     order = {"order": "crawldb", "routing": "host"}
-    return make_config(directory, nodes=1, urls={"scope": "any"}, frontier=order, realtime={}, **more)
+    return make_config(
+        directory, nodes=1, urls={"scope": "any"}, frontier=order, realtime={}, **more
+    )
 
 
 def some_requests(number: int, rng: random.Random, *, hour: int) -> list[Served]:
@@ -81,14 +88,20 @@ def some_requests(number: int, rng: random.Random, *, hour: int) -> list[Served]
         kind = "image" if rng.random() < 0.2 and status == 200 else "page"
         took_ms = min(60_000, round(rng.lognormvariate(4.8, 1.0)))
         size = rng.randrange(3, 900) if status == 200 else 0
-        found.append(Served(time_s, rng.choice([*HOSTS]), f"/{kind}/{hour}/{place}", status, size, took_ms))
+        found.append(
+            Served(time_s, rng.choice([*HOSTS]), f"/{kind}/{hour}/{place}", status, size, took_ms)
+        )
     return sorted(found, key=lambda one: one.time_s)
 
 
 def some_shares(number: int, rng: random.Random, *, hour: int) -> list[Shared]:
     decisions = ("new", "waiting", "known", "refused", "busy", "unavailable")
     return [
-        Shared(BEGIN_S + 3600 * hour + rng.uniform(0, 3599.9), rng.choice([*HOSTS, None]), rng.choice(decisions))
+        Shared(
+            BEGIN_S + 3600 * hour + rng.uniform(0, 3599.9),
+            rng.choice([*HOSTS, None]),
+            rng.choice(decisions),
+        )
         for _ in range(number)
     ]
 
@@ -98,13 +111,17 @@ def leave(config: Config, requests: list[Served], shares: list[Shared], *, numbe
     node_dir = stores_of(config).node_dir("node-0")
     prefix = f"krake-{number + 1}-live-0-0"
     info = WarcInfo("", "", "", "", "live/live-0")
-    with PartWriter(live_spool(node_dir, FETCHER), prefix, info, config.segment, has_rows=False) as writer:
+    with PartWriter(
+        live_spool(node_dir, FETCHER), prefix, info, config.segment, has_rows=False
+    ) as writer:
         for position, one in enumerate(requests):
             url = f"http://{one.host}{one.path}"
             wanted = Fetch(id=position, url=url, key=key_of(url).hex(), is_probe=one.is_image)
             writer.append(TakenUrl(position, key_of(url), queued_of(wanted)), _fetched(url, one))
     log = SubmissionLog(live_submissions(node_dir, FETCHER))
-    log.note((round(1000 * one.time_s), None, one.host or "", "chat", one.decision, 7) for one in shares)
+    log.note(
+        (round(1000 * one.time_s), None, one.host or "", "chat", one.decision, 7) for one in shares
+    )
     log.flush(ends=True)
 
 
@@ -112,7 +129,14 @@ def _fetched(url: str, one: Served):
     if one.status == 0:
         return failed(url, time=one.time_s, duration_ms=one.took_ms)
     head = IMAGE if one.is_image else HEAD if one.status == 200 else MOVED
-    found = answered(url, b"x" * one.size_bytes, head, time=one.time_s, duration_ms=one.took_ms, status=one.status)
+    found = answered(
+        url,
+        b"x" * one.size_bytes,
+        head,
+        time=one.time_s,
+        duration_ms=one.took_ms,
+        status=one.status,
+    )
     return replace(found, outcome=Outcome(one.outcome))
 
 

@@ -28,7 +28,9 @@ def buckets_of(latencies: list[int]) -> dict[int, Bucket]:
     found: dict[int, Bucket] = {}
     for latency in latencies:
         before = found.get(bucket_of(latency), Bucket())
-        found[bucket_of(latency)] = Bucket(before.latencies + 1, before.total_ms + latency, before.squares + latency**2)
+        found[bucket_of(latency)] = Bucket(
+            before.latencies + 1, before.total_ms + latency, before.squares + latency**2
+        )
     return found
 
 
@@ -50,5 +52,14 @@ def test_there_is_none_without_latencies() -> None:
 
 
 def test_buckets_are_fixed() -> None:
-    assert [bucket_of(ms) for ms in (0, 1, 2, 3, 10, 1000, 47_000, 10**9)] == [0, 0, 3, 6, 12, 37, 59, 59]
+    assert [bucket_of(ms) for ms in (0, 1, 2, 3, 10, 1000, 47_000, 10**9)] == [
+        0,
+        0,
+        3,
+        6,
+        12,
+        37,
+        59,
+        59,
+    ]
     assert max(map(bucket_of, range(70_000))) == BUCKETS - 1

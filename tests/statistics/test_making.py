@@ -89,19 +89,28 @@ def test_a_day_equals_a_count_of_the_servers_log(tmp_path: Path) -> None:
     for begin in range(0, 24, 6):
         hours = range(begin, begin + 6)
         served = flat(requests[hour][:100] if hour == 3 else requests[hour] for hour in hours)
-        leave(config, served + (late if begin == 12 else []), flat(shares[hour] for hour in hours), number=begin)
+        leave(
+            config,
+            served + (late if begin == 12 else []),
+            flat(shares[hour] for hour in hours),
+            number=begin,
+        )
         collect(config, hour=begin + 6.01)
         made = [f"2026-11-28/{hour:02}-1.parquet" for hour in hours]
         more = {12: ["2026-11-28/03-2.parquet"], 18: ["2026-11-28/day-1.parquet"]}
         assert sorted(update(config, begin + 5)) == sorted(made + more.get(begin, []))
     for hour in range(24):
-        require_equal(newest(config, Period.hour(BEGIN + hour * HOUR)), requests[hour], shares[hour])
+        require_equal(
+            newest(config, Period.hour(BEGIN + hour * HOUR)), requests[hour], shares[hour]
+        )
     require_equal(newest(config, Period.day(BEGIN)), flat(requests), flat(shares))
 
 
 def test_odd_orders_and_repetitions_give_the_same_bytes(tmp_path: Path) -> None:
     rng = random.Random(7)
-    log = [(some_requests(20, rng, hour=hour), some_shares(5, rng, hour=hour)) for hour in (0, 1, 2)]
+    log = [
+        (some_requests(20, rng, hour=hour), some_shares(5, rng, hour=hour)) for hour in (0, 1, 2)
+    ]
     (tmp_path / "straight").mkdir()
     straight = service_config(tmp_path / "straight")
     for number, (requests, shares) in enumerate(log):
@@ -200,7 +209,9 @@ def test_a_damaged_version_is_set_aside_and_made_again(tmp_path: Path) -> None:
     assert not where.exists()
     assert update(config, 0) == ["2026-11-28/00-2.parquet"]
     assert contents(config) == before
-    assert [path.split("/")[-1][:12] for path in STATISTICS_OUTPUT.aside(stores).paths] == [".damaged-00-"]
+    assert [path.split("/")[-1][:12] for path in STATISTICS_OUTPUT.aside(stores).paths] == [
+        ".damaged-00-"
+    ]
 
 
 def damaged(config, place: int) -> tuple[Path, Finding | None]:

@@ -54,7 +54,9 @@ class Time:
 
 
 def webhdfs(time: Time, wait_s: float = 60.0) -> WebHdfs:
-    return WebHdfs(parse_address(ADDRESS), DfsConfig(wait_s=wait_s), sleep=time.sleep, clock=time.clock)
+    return WebHdfs(
+        parse_address(ADDRESS), DfsConfig(wait_s=wait_s), sleep=time.sleep, clock=time.clock
+    )
 
 
 @pytest.mark.parametrize(
@@ -112,7 +114,10 @@ def test_every_remote_exception_becomes_a_storage_error_and_waits_as_the_table_s
 
 @pytest.mark.parametrize(
     ("exception", "error"),
-    [("FileNotFoundException", PathNotFoundError), ("FileAlreadyExistsException", TargetExistsError)],
+    [
+        ("FileNotFoundException", PathNotFoundError),
+        ("FileAlreadyExistsException", TargetExistsError),
+    ],
 )
 def test_remote_exceptions_with_an_error_of_their_own(exception, error):
     def fail():
@@ -140,7 +145,9 @@ def test_what_works_again_within_the_wait_is_no_error():
         tries.append(1)
         if time.now_s < 50:
             raise RefusedError(
-                RequestProblem("StandbyException", "Operation category READ is not supported in state standby")
+                RequestProblem(
+                    "StandbyException", "Operation category READ is not supported in state standby"
+                )
             )
         return "done"
 
@@ -149,7 +156,11 @@ def test_what_works_again_within_the_wait_is_no_error():
 
 
 def standby() -> str:
-    raise RefusedError(RequestProblem("StandbyException", "Operation category READ is not supported in state standby"))
+    raise RefusedError(
+        RequestProblem(
+            "StandbyException", "Operation category READ is not supported in state standby"
+        )
+    )
 
 
 def test_a_stop_ends_the_waiting():
@@ -158,7 +169,9 @@ def test_a_stop_ends_the_waiting():
     store = WebHdfs(parse_address(ADDRESS), DfsConfig(wait_s=3600.0), stop=stop)
     timer = Timer(0.3, stop.set)
     timer.start()
-    with pytest.raises(StoppedError, match=r"nn1.*stopped as asked, while waiting for StandbyException.*again"):
+    with pytest.raises(
+        StoppedError, match=r"nn1.*stopped as asked, while waiting for StandbyException.*again"
+    ):
         store.persist("cannot be read", "f", standby)
     timer.join()
 
@@ -167,7 +180,9 @@ def test_after_a_stop_what_succeeds_is_done_and_what_fails_is_not_waited_for():
     """So that what was begun can still be cleared away."""
     time, stop = Time(), Event()
     stop.set()
-    store = WebHdfs(parse_address(ADDRESS), DfsConfig(), stop=stop, sleep=time.sleep, clock=time.clock)
+    store = WebHdfs(
+        parse_address(ADDRESS), DfsConfig(), stop=stop, sleep=time.sleep, clock=time.clock
+    )
     assert store.persist("cannot be deleted", "f", lambda: "done") == "done"
     with pytest.raises(StoppedError):
         store.persist("cannot be read", "f", standby)
@@ -212,14 +227,27 @@ def plain():
 
 def test_a_server_that_is_no_namenode_is_named(plain):
     address = f"http://127.0.0.1:{plain.server_port}"
-    with pytest.raises(StorageError, match=f"{address}/krake: cannot be looked at: 127.0.0.1:{plain.server_port}: "):
+    with pytest.raises(
+        StorageError, match=f"{address}/krake: cannot be looked at: 127.0.0.1:{plain.server_port}: "
+    ):
         HdfsStorage.open(f"{address}/krake", DfsConfig(wait_s=0.0))
 
 
 @pytest.fixture
 def certificate(tmp_path):
     """A key and a self-signed certificate for 127.0.0.1."""
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=127.0.0.1",
+    ]
     command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     return tmp_path
@@ -233,7 +261,10 @@ def test_certificates_are_checked(plain, certificate):
     plain.handle_error = lambda request, address: None
     address = f"https://127.0.0.1:{plain.server_port}"
     begun = datetime.datetime.now(tz=datetime.UTC)
-    with pytest.raises(StorageAccessError, match=rf"127.0.0.1:{plain.server_port}: certificate: .*; dfs.ca_file names"):
+    with pytest.raises(
+        StorageAccessError,
+        match=rf"127.0.0.1:{plain.server_port}: certificate: .*; dfs.ca_file names",
+    ):
         HdfsStorage.open(address, DfsConfig())
     assert (datetime.datetime.now(tz=datetime.UTC) - begun).total_seconds() < 10
     with pytest.raises(StorageError, match=r"404|<html>"):
@@ -291,7 +322,9 @@ def test_the_session_takes_nothing_from_the_environment(monkeypatch):
 
 def test_kerberos_without_its_package_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "gssapi", None)
-    with pytest.raises(ConfigError, match=r"dfs.security: kerberos needs the extra: .*krake\[kerberos\]"):
+    with pytest.raises(
+        ConfigError, match=r"dfs.security: kerberos needs the extra: .*krake\[kerberos\]"
+    ):
         open_session(DfsConfig(security="kerberos"))
 
 
@@ -305,7 +338,9 @@ def test_no_ticket_is_told_at_once_and_a_ticket_that_was_good_once_is_waited_for
         time = Time()
         store = webhdfs(time)
         store.let_in = was_let_in
-        with pytest.raises(StorageAccessError, match=r"/f: cannot be read: .*Ticket expired; get a ticket by kinit"):
+        with pytest.raises(
+            StorageAccessError, match=r"/f: cannot be read: .*Ticket expired; get a ticket by kinit"
+        ):
             store.persist("cannot be read", "f", fail)
         assert (time.now_s >= 60) == was_let_in
 
@@ -314,7 +349,9 @@ def test_no_ticket_is_told_at_once_and_a_ticket_that_was_good_once_is_waited_for
 def test_the_token_in_a_datanode_s_address_is_never_told(body):
     """An address of a secured datanode holds what lets its holder in, and errors end in logs."""
     with socket.create_server(("127.0.0.1", 0)) as closed:
-        address = f"http://127.0.0.1:{closed.getsockname()[1]}/webhdfs/v1/f?op=OPEN&delegation=SECRET"
+        address = (
+            f"http://127.0.0.1:{closed.getsockname()[1]}/webhdfs/v1/f?op=OPEN&delegation=SECRET"
+        )
     store = webhdfs(Time(), wait_s=0.0)
     with pytest.raises(StorageError, match="Connection refused") as caught:
         store.persist("cannot be read", "f", lambda: Datanodes(store).exchange(address, body))
@@ -353,7 +390,9 @@ def answer_of(status: int, body: bytes = b"", **headers: str) -> type[BaseHTTPRe
 
 def test_a_namenode_that_redirects_is_told_at_once():
     """As one that moved to HTTPS does, with a proxy before it; followed, a request would be one without its body."""
-    with answering(answer_of(307, Location="https://nn.example:9871/webhdfs/v1/?delegation=SECRET")) as server:
+    with answering(
+        answer_of(307, Location="https://nn.example:9871/webhdfs/v1/?delegation=SECRET")
+    ) as server:
         with pytest.raises(
             StorageAccessError, match=r":\d+: sends us to https://nn.example:9871: .*dfs_primary"
         ) as told:
@@ -398,18 +437,25 @@ def test_a_gateway_that_is_down_is_no_reason_to_wait_where_another_works():
 def test_a_standby_is_passed_over_and_asked_last_from_then_on():
     refusal = b'{"RemoteException": {"exception": "StandbyException", "message": "READ is not supported"}}'
     status = b'{"FileStatus": {"type": "DIRECTORY", "length": 0, "pathSuffix": ""}}'
-    with answering(answer_of(403, refusal)) as standby_, answering(answer_of(200, status)) as active:
+    with (
+        answering(answer_of(403, refusal)) as standby_,
+        answering(answer_of(200, status)) as active,
+    ):
         urls = [f"http://127.0.0.1:{server.server_port}" for server in (standby_, active)]
         storage = HdfsStorage.open(";".join(urls), DfsConfig(wait_s=0.0))
         assert storage._hdfs.namenodes == (urls[1], urls[0])
-    with pytest.raises(StorageError, match=f"{urls[0][7:]}: .*; {urls[1][7:]}: |{urls[1][7:]}: .*; {urls[0][7:]}: "):
+    with pytest.raises(
+        StorageError, match=f"{urls[0][7:]}: .*; {urls[1][7:]}: |{urls[1][7:]}: .*; {urls[0][7:]}: "
+    ):
         storage.stat("f")  # both are gone: each namenode's reason is told
 
 
 def test_below_a_file_is_nothing_and_no_missing_folder():
     refusal = b'{"RemoteException": {"exception": "ParentNotDirectoryException", "message": "/f (is not a directory)"}}'
     with answering(answer_of(403, refusal)) as server:
-        storage = HdfsStorage.open(f"http://127.0.0.1:{server.server_port}", DfsConfig(wait_s=0.0), make=False)
+        storage = HdfsStorage.open(
+            f"http://127.0.0.1:{server.server_port}", DfsConfig(wait_s=0.0), make=False
+        )
         assert storage.stat("f/x") is None
         with pytest.raises(StorageError, match="regular file") as caught:
             storage.list("f/x")
@@ -434,7 +480,9 @@ def test_a_tls_handshake_that_is_cut_is_a_server_that_died(after):
         thread.start()
         address = parse_address(f"https://127.0.0.1:{server.getsockname()[1]}")
         store = WebHdfs(address, DfsConfig(wait_s=2.0), sleep=time.sleep, clock=time.clock)
-        with pytest.raises(StorageError, match=r"asked again for 2 s; look at the server") as caught:
+        with pytest.raises(
+            StorageError, match=r"asked again for 2 s; look at the server"
+        ) as caught:
             store.call("cannot be looked at", "GETFILESTATUS", "f")
         server.shutdown(socket.SHUT_RDWR)
     thread.join()
@@ -444,7 +492,9 @@ def test_a_tls_handshake_that_is_cut_is_a_server_that_died(after):
 
 def test_a_server_without_tls_is_told_at_once(plain):
     plain.handle_error = lambda request, address: None
-    with pytest.raises(StorageAccessError, match=r"127.0.0.1:\d+: TLS: .*; look at scheme and port in dfs_primary"):
+    with pytest.raises(
+        StorageAccessError, match=r"127.0.0.1:\d+: TLS: .*; look at scheme and port in dfs_primary"
+    ):
         HdfsStorage.open(f"https://127.0.0.1:{plain.server_port}", DfsConfig(wait_s=3600.0))
 
 
@@ -489,7 +539,11 @@ def test_a_token_that_could_not_be_replaced_stays_old(monkeypatch):
 
 @pytest.mark.parametrize(
     ("kind", "waits", "says"),
-    [("kdc", True, "look at the server"), ("clock", False, "set the clocks"), ("ticket", False, "by kinit")],
+    [
+        ("kdc", True, "look at the server"),
+        ("clock", False, "set the clocks"),
+        ("ticket", False, "by kinit"),
+    ],
 )
 def test_what_a_failure_of_kerberos_asks_for(kind, waits, says):
     time = Time()
@@ -544,11 +598,15 @@ def test_a_stream_whose_thread_ends_without_a_word_is_not_taken_for_sent(monkeyp
             list(data)
         raise SystemExit
 
-    monkeypatch.setattr(store, "ask", end if asks == "at once" else lambda *_, **params: "http://dn.example/f")
+    monkeypatch.setattr(
+        store, "ask", end if asks == "at once" else lambda *_, **params: "http://dn.example/f"
+    )
     monkeypatch.setattr(store, "exchange", send)
     writer = HdfsWriter(store, "f", deleted.append)
     with pytest.raises(StorageError, match="f: cannot be written: SystemExit"):
-        [writer.write(bytes(COPY_BYTES)) for _ in range(100 if asks == "in the middle" else 1)] and writer.close()
+        [
+            writer.write(bytes(COPY_BYTES)) for _ in range(100 if asks == "in the middle" else 1)
+        ] and writer.close()
     with suppress(StorageError):
         writer.close()
     assert deleted == ([] if asks == "at once" else ["f"])

@@ -70,7 +70,11 @@ def test_a_folder_that_another_process_makes_meanwhile_is_used(tmp_path, monkeyp
 def test_a_disk_that_cannot_be_read_is_an_error_of_the_store(length):
     """Also in the middle of a file, and however it is read. The kernel lets no one read the memory at address 0."""
     storage = LocalStorage(Path("/proc/self"))
-    for read in (lambda file: file.read(), lambda file: file.read(10), lambda file: file.readinto(bytearray(10))):
+    for read in (
+        lambda file: file.read(),
+        lambda file: file.read(10),
+        lambda file: file.readinto(bytearray(10)),
+    ):
         with (
             storage.open_read("mem", 0, length) as file,
             pytest.raises(StorageError, match="/proc/self/mem: cannot be"),
@@ -85,7 +89,9 @@ def test_a_local_file_that_cannot_be_read_on_is_named_and_nothing_is_left(tmp_pa
     assert storage.list("") == []
 
 
-def test_a_file_that_goes_while_its_folder_is_listed_does_not_take_the_folder_with_it(tmp_path: Path) -> None:
+def test_a_file_that_goes_while_its_folder_is_listed_does_not_take_the_folder_with_it(
+    tmp_path: Path,
+) -> None:
     """Readers take a folder that is not there for an empty one. Here a link that leads nowhere is such a file."""
     storage = LocalStorage.open(tmp_path / "root")
     storage.write_bytes("d/a", b"1")
@@ -93,7 +99,9 @@ def test_a_file_that_goes_while_its_folder_is_listed_does_not_take_the_folder_wi
     assert storage.list("d") == [Entry("a", False, 1)]
 
 
-def test_what_another_process_deletes_first_was_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_another_process_deletes_first_was_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     storage = LocalStorage.open(tmp_path / "root")
     monkeypatch.setattr(storage, "stat", lambda path: Entry("f", False, 1))
     assert storage.delete("f") is False
@@ -180,7 +188,9 @@ def test_a_final_file_is_copied_where_it_cannot_be_linked(tmp_path, monkeypatch)
     assert not (tmp_path / "root/d/f").samefile(tmp_path / "source")
 
 
-def test_a_folder_that_two_delete_at_once_is_gone_for_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_two_delete_at_once_is_gone_for_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A sweep takes what a killed attempt was deleting, and cannot know that it was killed."""
     store = LocalStorage.open(tmp_path / "store")
     store.write_bytes("folder/a", b"")

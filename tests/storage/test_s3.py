@@ -32,7 +32,15 @@ from crawl_lib.storage.s3_client import S3Client
 from crawl_lib.storage.s3_files import GROWTH_BYTES, PART_BYTES
 from crawl_lib.stores import Secrets
 from tests.contracts.contenders import contend
-from tests.contracts.kills import FILES, KilledError, KillsContract, filled, killing, shown, shown_names
+from tests.contracts.kills import (
+    FILES,
+    KilledError,
+    KillsContract,
+    filled,
+    killing,
+    shown,
+    shown_names,
+)
 from tests.contracts.storage import StorageContract
 from tests.s3 import CREDENTIALS, S3Server, behind, documented_rights, s3_server, without
 
@@ -105,13 +113,18 @@ def test_requests_that_fail_change_nothing(server, kind):
         store.rename("x/t/a", "x/moved")
     finally:
         server.fault = lambda number: None
-    assert shown(server.store(root), "x/t") == {name: data for name, data in FILES.items() if name != "a"}
+    assert shown(server.store(root), "x/t") == {
+        name: data for name, data in FILES.items() if name != "a"
+    }
     assert shown_names(server.store(root), "x") == ["large", "moved", "t"]
     assert server.store(root).read_bytes("x/large") == bytes(PART_BYTES + 5)
 
 
 def test_a_server_without_conditional_writes_is_refused(server):
-    with behind(server, without("If-None-Match")), pytest.raises(StorageError, match="the header If-None-Match"):
+    with (
+        behind(server, without("If-None-Match")),
+        pytest.raises(StorageError, match="the header If-None-Match"),
+    ):
         server.store("plain").write_bytes("a", b"1")
     assert server.store("plain").list("") == []
 
@@ -196,7 +209,15 @@ def test_files_that_were_copied_without_folders_are_read(server):
 
 
 @pytest.mark.parametrize(
-    "text", ["s3://", "s3://b", "s3://UPPER/x", "s3://key:secret@bucket/x", "s3://bucket/a//b", "s3://bucket/../x"]
+    "text",
+    [
+        "s3://",
+        "s3://b",
+        "s3://UPPER/x",
+        "s3://key:secret@bucket/x",
+        "s3://bucket/a//b",
+        "s3://bucket/../x",
+    ],
 )
 def test_wrong_addresses(text):
     with pytest.raises(ConfigError, match="dfs_primary: ") as caught:
@@ -284,9 +305,18 @@ s3:GetObject."""
 def test_the_docs_name_the_rights_of_all_requests(server):
     """The cluster's tests try them on a server."""
     texts = [path.read_text() for path in Path(s3.__file__).parent.glob("s3*.py")]
-    words = {node.value for text in texts for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)}
+    words = {
+        node.value
+        for text in texts
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Constant)
+    }
     client = server.store()._client._client
-    requests = {word for word in words if isinstance(word, str) and word in client.meta.method_to_api_mapping}
+    requests = {
+        word
+        for word in words
+        if isinstance(word, str) and word in client.meta.method_to_api_mapping
+    }
     assert requests == set(RIGHTS)
     assert set(documented_rights()) == set.union(*RIGHTS.values())
 

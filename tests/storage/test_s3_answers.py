@@ -52,7 +52,9 @@ def with_etags(change: Callable[[str], str]) -> App:
     def proxy(app: App, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         given: list[Any] = []
         body = b"".join(app(environ, lambda *words: given.extend(words)))
-        text = re.sub("(?<=<ETag>)[^<]*(?=</ETag>)", lambda found: change(found[0]), body.decode("latin-1"))
+        text = re.sub(
+            "(?<=<ETag>)[^<]*(?=</ETag>)", lambda found: change(found[0]), body.decode("latin-1")
+        )
         body = text.encode("latin-1") if body.startswith(b"<?xml") else body
         headers = {**dict(given[1]), "Content-Length": str(len(body))}
         if environ["REQUEST_METHOD"] == "HEAD":
@@ -88,12 +90,18 @@ def test_a_list_that_may_be_answered_later_is_asked_for_again(server, answer):
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (("403 Forbidden", GONE.format("RequestTimeTooSkewed")), "clocks of this machine and of the server differ"),
+        (
+            ("403 Forbidden", GONE.format("RequestTimeTooSkewed")),
+            "clocks of this machine and of the server differ",
+        ),
         (("403 Forbidden", GONE.format("InvalidObjectState")), "archived"),
         (("403 Forbidden", GONE.format("AccessDenied")), "no permission"),
         (("301 Moved", GONE.format("PermanentRedirect")), r"correct s3\.region and s3\.endpoint"),
         (("307 Moved", ""), r"correct s3\.region and s3\.endpoint"),
-        (("400 Bad", GONE.format("AuthorizationHeaderMalformed")), r"correct s3\.region and s3\.endpoint"),
+        (
+            ("400 Bad", GONE.format("AuthorizationHeaderMalformed")),
+            r"correct s3\.region and s3\.endpoint",
+        ),
         (("501 Not", GONE.format("NotImplemented")), "does not know this request"),
         (("501 Not", ""), "does not know this request"),
         (("400 Bad", GONE.format("Odd").replace("no", "x" * 9000)), "^.{1,600}$"),
@@ -102,7 +110,10 @@ def test_a_list_that_may_be_answered_later_is_asked_for_again(server, answer):
 def test_a_list_that_is_refused_is_asked_for_once_and_says_what_to_do(server, answer, said):
     slept: list[float] = []
     store = server.store(sleep=slept.append)
-    with behind(server, answering("GET", "list-type=2", *[answer] * 5)), pytest.raises(StorageError, match=said):
+    with (
+        behind(server, answering("GET", "list-type=2", *[answer] * 5)),
+        pytest.raises(StorageError, match=said),
+    ):
         store.list("x")
     assert slept == []
 
@@ -122,7 +133,9 @@ class TestPagesOfTwoKeys(StorageContract):
 
 
 @pytest.mark.parametrize(
-    "change", [lambda etag: etag.replace('"', ""), lambda etag: f'W/"{etag.strip(chr(34))}"'], ids=["bare", "weak"]
+    "change",
+    [lambda etag: etag.replace('"', ""), lambda etag: f'W/"{etag.strip(chr(34))}"'],
+    ids=["bare", "weak"],
 )
 def test_etags_are_compared_however_they_are_written(server, change):
     """Those of lists alone, and of headers alone, would differ from the others."""
@@ -133,11 +146,16 @@ def test_etags_are_compared_however_they_are_written(server, change):
     assert shown(server.store(root), "x/t") == FILES
 
 
-@pytest.mark.parametrize("act", [lambda store: store.write_bytes("x/n", b"1"), lambda store: store.read_bytes("x/f")])
+@pytest.mark.parametrize(
+    "act", [lambda store: store.write_bytes("x/n", b"1"), lambda store: store.read_bytes("x/f")]
+)
 def test_a_server_without_etags_is_named(server, act):
     root = uuid.uuid4().hex
     server.store(root).write_bytes("x/f", b"1")
-    with behind(server, with_etags(lambda etag: "")), pytest.raises(StorageError, match="gives no ETag"):
+    with (
+        behind(server, with_etags(lambda etag: "")),
+        pytest.raises(StorageError, match="gives no ETag"),
+    ):
         act(server.store(root))
 
 
@@ -147,9 +165,15 @@ def test_a_first_page_may_have_no_key(server):
     page = "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>{}</NextContinuationToken>"
     empty = ("200 OK", f"{page.format('')}</ListBucketResult>")
     more = ("200 OK", f"{page.format('more')}</ListBucketResult>")
-    with behind(server, answering("GET", "list-type=2", empty)), pytest.raises(StorageError, match="the next page"):
+    with (
+        behind(server, answering("GET", "list-type=2", empty)),
+        pytest.raises(StorageError, match="the next page"),
+    ):
         client.has_below("x/")
-    with behind(server, answering("GET", "list-type=2", more, more)), pytest.raises(StorageError, match="next page"):
+    with (
+        behind(server, answering("GET", "list-type=2", more, more)),
+        pytest.raises(StorageError, match="next page"),
+    ):
         client.has_below("x/")
     found = "<ListBucketResult><Contents><Key>k/x/f</Key><Size>1</Size><ETag>e</ETag></Contents></ListBucketResult>"
     with behind(server, answering("GET", "list-type=2", more, ("200 OK", found))):
@@ -160,11 +184,17 @@ def test_a_key_that_cannot_be_deleted_now_is_deleted_later(server):
     store = server.store("later", sleep=lambda seconds: None)
     filled(store, "x/d")
     problem = "<Error><Key>later/x/d/a</Key><Code>{}</Code><Message>no</Message></Error>"
-    passing = [("200 OK", f"<DeleteResult>{problem.format(code)}</DeleteResult>") for code in ("SlowDown", "NoSuchKey")]
+    passing = [
+        ("200 OK", f"<DeleteResult>{problem.format(code)}</DeleteResult>")
+        for code in ("SlowDown", "NoSuchKey")
+    ]
     with behind(server, answering("POST", "delete", *passing)):
         store._client.delete_all(["x/d/a"])
     refused = ("200 OK", f"<DeleteResult>{problem.format('AccessDenied')}</DeleteResult>")
-    with behind(server, answering("POST", "delete", refused)), pytest.raises(StorageRightsError, match="x/d/a"):
+    with (
+        behind(server, answering("POST", "delete", refused)),
+        pytest.raises(StorageRightsError, match="x/d/a"),
+    ):
         store._client.delete_all(["x/d/a"])
     store.delete("x/d")
     assert store._client.below("x/d") == []
@@ -207,7 +237,9 @@ def test_a_source_that_is_replaced_meanwhile_is_no_existing_target(server):
     failed = ("412 Precondition Failed", GONE.format("PreconditionFailed"))
     with (
         behind(server, answering("PUT", "partNumber", failed)),
-        pytest.raises(StorageError, match="x/f: cannot be copied: was replaced meanwhile") as caught,
+        pytest.raises(
+            StorageError, match="x/f: cannot be copied: was replaced meanwhile"
+        ) as caught,
     ):
         store.rename("x/f", "x/g")
     assert not isinstance(caught.value, TargetExistsError)
@@ -258,7 +290,9 @@ def test_the_age_of_an_upload_is_told_by_the_clock_of_the_server(server, monkeyp
     store.open_write("x/f").write(bytes(PART_BYTES))
     found = {}
     for hour in (20, 21):
-        monkeypatch.setattr(s3_client, "server_time", lambda _, hour=hour: datetime(2010, 11, 11, hour, tzinfo=UTC))
+        monkeypatch.setattr(
+            s3_client, "server_time", lambda _, hour=hour: datetime(2010, 11, 11, hour, tzinfo=UTC)
+        )
         found[hour] = store.sweep(dry_run=True)
     assert found == {20: [], 21: ["x/f (an unfinished upload)"]}
 
@@ -266,7 +300,9 @@ def test_the_age_of_an_upload_is_told_by_the_clock_of_the_server(server, monkeyp
 @pytest.mark.parametrize("zone", ["GMT", "-0000", "+0000"])
 def test_the_clock_of_the_server_is_its_date(zone):
     date = {"date": f"Thu, 11 Nov 2010 20:00:00 {zone}"}
-    assert server_time({"ResponseMetadata": {"HTTPHeaders": date}}) == datetime(2010, 11, 11, 20, tzinfo=UTC)
+    assert server_time({"ResponseMetadata": {"HTTPHeaders": date}}) == datetime(
+        2010, 11, 11, 20, tzinfo=UTC
+    )
 
 
 @pytest.mark.parametrize("headers", [{}, {"date": "today"}])

@@ -23,7 +23,15 @@ from crawl_lib.ranks import LINKRANK
 from crawl_lib.repair import fsck, sweep
 from crawl_lib.storage import open_storage
 from crawl_lib.stores import Stores
-from crawl_lib.terms import TERMS, TERMS_OUTPUT, TERMS_SCHEMA, postings_of, search_terms, table, update_terms
+from crawl_lib.terms import (
+    TERMS,
+    TERMS_OUTPUT,
+    TERMS_SCHEMA,
+    postings_of,
+    search_terms,
+    table,
+    update_terms,
+)
 from crawl_lib.text import count_words
 from crawl_lib.urls import key_of
 from crawl_lib.versions import Version, Versions, write_version
@@ -57,7 +65,10 @@ def by_brute_force(texts: Texts, most: int) -> list[dict[str, Any]]:
             "key": word.encode(),
             "pages": len(pages),
             "postings": [
-                {"url": url, "tf_idf": pytest.approx(-tf * math.log(len(counted) / len(pages)), abs=1e-9)}
+                {
+                    "url": url,
+                    "tf_idf": pytest.approx(-tf * math.log(len(counted) / len(pages)), abs=1e-9),
+                }
                 for tf, url in sorted(pages)[:most]
             ],
         }
@@ -75,7 +86,10 @@ def test_four_pages_have_these_rows(stores: Stores) -> None:
         {
             "key": b"octopus",
             "pages": 2,
-            "postings": [{"url": A, "tf_idf": round(whole, 9)}, {"url": B, "tf_idf": round(half, 9)}],
+            "postings": [
+                {"url": A, "tf_idf": round(whole, 9)},
+                {"url": B, "tf_idf": round(half, 9)},
+            ],
         },
         {"key": b"sea", "pages": 3, "postings": [{"url": url, "tf_idf": 0.0} for url in (B, C, A)]},
     ]
@@ -94,7 +108,9 @@ def test_brute_force_finds_the_same(
     rng = random.Random(seed)
     strange = ["é", "字", "\U0001f600x", "z" * 64, "ß", "a", "ab"]
     texts = {
-        f"http://{number % 7}.example/{number}": " ".join(text_of(rng, rng.randint(1, 60)) + rng.choices(strange, k=3))
+        f"http://{number % 7}.example/{number}": " ".join(
+            text_of(rng, rng.randint(1, 60)) + rng.choices(strange, k=3)
+        )
         for number in range(60)
     }
     leave(stores, texts)
@@ -106,10 +122,14 @@ def test_brute_force_finds_the_same(
     assert rows_of(stores, version) == right
     versions = Versions(stores, TERMS)
     for row in right:
-        [found] = [found for batch in versions.rows_of(version, row["key"]) for found in batch.to_pylist()]
+        [found] = [
+            found for batch in versions.rows_of(version, row["key"]) for found in batch.to_pylist()
+        ]
         assert found == row
     for key in (b"", b"\0", b"aa", b"\xff" * 70, b"zz" * 30, b"octopus" * 20):
-        assert [found for batch in versions.rows_of(version, key) for found in batch.to_pylist()] == []
+        assert [
+            found for batch in versions.rows_of(version, key) for found in batch.to_pylist()
+        ] == []
 
 
 def test_made_again_of_the_same_it_is_the_same_version(stores: Stores) -> None:
@@ -161,19 +181,28 @@ def test_a_search_multiplies_by_ranks_by_their_mean(stores: Stores) -> None:
     leave(stores, PAGES)
     update_terms(stores, now=NOW)
     ranks = [{"key": key_of(url), "url": url, "rank": rank} for url, rank in ((B, 9.0), (C, 1.0))]
-    rows = pa.RecordBatch.from_pylist(sorted(ranks, key=lambda row: str(row["key"].hex())), LINKRANK.schema)
+    rows = pa.RecordBatch.from_pylist(
+        sorted(ranks, key=lambda row: str(row["key"].hex())), LINKRANK.schema
+    )
     write_version(Versions(stores, LINKRANK), 1, [rows], {"now": 0})
     octopus = math.log(3 / 2)
     assert search_terms(stores, ["octopus"]) == [
         {"url": A, "score": pytest.approx(octopus, abs=1e-8), "words": 1, "rank": 1.0},
-        {"url": B, "score": pytest.approx(octopus / 2 * 9 / 5, abs=1e-8), "words": 1, "rank": 9 / 5},
+        {
+            "url": B,
+            "score": pytest.approx(octopus / 2 * 9 / 5, abs=1e-8),
+            "words": 1,
+            "rank": 9 / 5,
+        },
     ]
 
 
 def test_before_the_first_version_it_says_what_to_run(stores: Stores) -> None:
     with pytest.raises(InputError, match="has no segment yet; `krake crawl` makes some"):
         update_terms(stores, now=NOW)
-    with pytest.raises(InputError, match="has no table of terms yet; `krake terms update` makes it"):
+    with pytest.raises(
+        InputError, match="has no table of terms yet; `krake terms update` makes it"
+    ):
         postings_of(stores, "word")
 
 
@@ -191,7 +220,9 @@ def _update(config: Config, step: str) -> None:
 
 
 @pytest.mark.parametrize("step", ["versions.written:1", "versions.renamed:1"])
-def test_killed_at_each_step_it_goes_on_and_leaves_nothing(step: str, config: Config, stores: Stores) -> None:
+def test_killed_at_each_step_it_goes_on_and_leaves_nothing(
+    step: str, config: Config, stores: Stores
+) -> None:
     leave(stores, PAGES)
     assert run_forked(_update, config, step) == -signal.SIGKILL
     update_terms(stores, now=NOW)
@@ -231,5 +262,7 @@ def test_a_long_run_of_one_word_is_cut_by_weight(stores: Stores) -> None:
     version = update_terms(stores, now=NOW)
     row = next(row for row in rows_of(stores, version) if row["key"] == b"octopus")
     assert (row["pages"], len(row["postings"])) == (1001, 1000)
-    assert Counter(posting["url"] == "http://a.example/0500" for posting in row["postings"]) == {False: 1000}
+    assert Counter(posting["url"] == "http://a.example/0500" for posting in row["postings"]) == {
+        False: 1000
+    }
     assert pq.read_schema(Path(stores.config.dfs_primary) / version.paths[0]).equals(TERMS_SCHEMA)

@@ -30,7 +30,10 @@ def test_menus_and_side_columns_are_left_out() -> None:
 
 
 def test_blocks_are_lines() -> None:
-    assert main_text(f"<main><h1>Octopus</h1><p>{BODY}</p><p>Second.</p></main>").split("\n")[-1] == "Second."
+    assert (
+        main_text(f"<main><h1>Octopus</h1><p>{BODY}</p><p>Second.</p></main>").split("\n")[-1]
+        == "Second."
+    )
 
 
 def test_where_the_main_content_is_less_than_a_third_of_what_is_shown_all_of_that_counts() -> None:
@@ -78,10 +81,15 @@ def test_the_declared_language_counts_first(html: str, header: str, language: st
 def test_a_short_page_has_the_language_that_it_declares_only() -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n"
     assert (
-        page_text(member("", head + b"<html lang=de><p>Octopus"), "h", ExtractOptions(1 << 20, 1 << 20)).language
+        page_text(
+            member("", head + b"<html lang=de><p>Octopus"), "h", ExtractOptions(1 << 20, 1 << 20)
+        ).language
         == "de"
     )
-    assert page_text(member("", head + b"<p>Octopus"), "h", ExtractOptions(1 << 20, 1 << 20)).language is None
+    assert (
+        page_text(member("", head + b"<p>Octopus"), "h", ExtractOptions(1 << 20, 1 << 20)).language
+        is None
+    )
 
 
 def test_what_a_page_shows_is_linear_in_its_marks() -> None:

@@ -25,7 +25,16 @@ FEW = 80
 
 
 def test_pages_without_a_language_get_the_most_frequent_one_of_their_host() -> None:
-    said = [("a", "en"), ("a", "de"), ("a", "en"), ("a", None), ("a", None), ("a", None), ("b", "fr"), ("b", "de")]
+    said = [
+        ("a", "en"),
+        ("a", "de"),
+        ("a", "en"),
+        ("a", None),
+        ("a", None),
+        ("a", None),
+        ("b", "fr"),
+        ("b", "de"),
+    ]
     with duckdb.connect() as db:
         db.execute("create table said (host text, language text)")
         db.executemany("insert into said values (?, ?)", [*said, ("c", None)])
@@ -34,14 +43,17 @@ def test_pages_without_a_language_get_the_most_frequent_one_of_their_host() -> N
 
 @pytest.mark.parametrize("count", [FEW, pytest.param(None, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("package", PACKAGES)
-def test_the_language_of_98_of_100_pages_of_documentation_is_right(package: str, count: int | None) -> None:
+def test_the_language_of_98_of_100_pages_of_documentation_is_right(
+    package: str, count: int | None
+) -> None:
     """Of all pages with a text: as declared, else as detected, else the most frequent one of their host."""
     paths = sorted((DOCS / PACKAGES[package]).rglob("*.html"))
     if not paths:
         pytest.skip(f"the Debian package {package} is needed")
     random.Random(98).shuffle(paths)
     pages = [
-        page_text(member("", HEAD + path.read_bytes()), "h", ExtractOptions(1 << 22, 1 << 22)) for path in paths[:count]
+        page_text(member("", HEAD + path.read_bytes()), "h", ExtractOptions(1 << 22, 1 << 22))
+        for path in paths[:count]
     ]
     found = [page.language for page in pages if page.text]
     most = max(set(found) - {None}, key=found.count)

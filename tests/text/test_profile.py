@@ -98,7 +98,9 @@ def as_the_notes_say(text: str) -> bytes | None:
     step = int(highest / 100 + 0.5)
     if step < 2:
         step = 1 if highest == 1 else 2
-    kept = [(count - count % step, word) for word, count in words.items() if count >= step and count]
+    kept = [
+        (count - count % step, word) for word, count in words.items() if count >= step and count
+    ]
     kept.sort(key=lambda one: one[1])
     kept.sort(key=lambda one: one[0], reverse=True)
     return md5("\n".join(f"{word} {count}" for count, word in kept).encode()).digest()
@@ -109,9 +111,15 @@ def test_it_is_what_the_notes_say(text: str) -> None:
     assert profile(text) == as_the_notes_say(text)
 
 
-@given(st.dictionaries(st.sampled_from(["alpha", "beta", "gamma", "delta"]), st.integers(1, 2000), min_size=1))
+@given(
+    st.dictionaries(
+        st.sampled_from(["alpha", "beta", "gamma", "delta"]), st.integers(1, 2000), min_size=1
+    )
+)
 def test_it_is_what_the_notes_say_for_long_texts(counts: dict[str, int]) -> None:
-    assert text_profile(counts) == as_the_notes_say(" ".join(f"{word} " * count for word, count in counts.items()))
+    assert text_profile(counts) == as_the_notes_say(
+        " ".join(f"{word} " * count for word, count in counts.items())
+    )
 
 
 @given(st.lists(WORDS, max_size=30), st.randoms(use_true_random=False))

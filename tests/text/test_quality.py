@@ -31,7 +31,11 @@ LEAST, LEAST_MEAN = 0.6, 0.91
 def pages(folder: Path, selector: str) -> list[tuple[str, Counter[str]]]:
     """Some pages, always the same, with the words of their main text."""
     found: list[tuple[str, Counter[str]]] = []
-    paths = sorted(path for path in folder.rglob("*.html*") if path.is_file() and 1500 < path.stat().st_size < 300_000)
+    paths = sorted(
+        path
+        for path in folder.rglob("*.html*")
+        if path.is_file() and 1500 < path.stat().st_size < 300_000
+    )
     random.Random(1).shuffle(paths)
     for path in paths:
         html = path.read_bytes().decode("utf-8", "replace")
@@ -55,7 +59,9 @@ def test_the_main_text_of_documentation(package: str) -> None:
     folder = Path("/usr/share/doc") / package
     if not folder.is_dir():
         pytest.skip(f"the documentation is not installed: {folder}")
-    scores = [f1(count_words(main_text(html)), right) for html, right in pages(folder, PACKAGES[package])]
+    scores = [
+        f1(count_words(main_text(html)), right) for html, right in pages(folder, PACKAGES[package])
+    ]
     assert len(scores) == PAGES
     assert min(scores) > LEAST
     assert sum(scores) / len(scores) > LEAST_MEAN

@@ -30,7 +30,15 @@ from crawl_lib.rounds.crawlname import note_name, other_crawls
 from crawl_lib.segment import PAGES_SCHEMA, write_dropped
 from crawl_lib.storage import open_storage
 from crawl_lib.stores import Stores
-from crawl_lib.text import TEXT_SCHEMA, TextReport, count_words, extract_text, stage, text_profile, text_table
+from crawl_lib.text import (
+    TEXT_SCHEMA,
+    TextReport,
+    count_words,
+    extract_text,
+    stage,
+    text_profile,
+    text_table,
+)
 from crawl_lib.text.child import message, read_message
 from crawl_lib.walls import NONE_TEXT, clean_environment, landlock_abi
 from tests.export.crawls import Capture, CrawlMaker, key
@@ -53,7 +61,9 @@ PLAIN_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=iso-8859-1\r
 def text_config(config: Config) -> Config:
     """One process, with a second for a page."""
     crawldb = replace(config.crawldb, signature="text")
-    return replace(config, crawldb=crawldb, text=TextConfig(processes=1, cpu_s=1, memory_bytes=128 << 20))
+    return replace(
+        config, crawldb=crawldb, text=TextConfig(processes=1, cpu_s=1, memory_bytes=128 << 20)
+    )
 
 
 @pytest.fixture
@@ -90,7 +100,9 @@ def files(stores: Stores, segment: SegmentRef) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_page_has_its_main_text_language_words_and_profile(stores: Stores, make: Callable[..., SegmentRef]) -> None:
+def test_a_page_has_its_main_text_language_words_and_profile(
+    stores: Stores, make: Callable[..., SegmentRef]
+) -> None:
     segment = make(Capture("http://a.example/", PAGE.encode()))
     assert extract_text(stores, [segment]) == TextReport(segments=1, pages=1)
     [row] = rows(stores, segment).values()
@@ -102,23 +114,37 @@ def test_a_page_has_its_main_text_language_words_and_profile(stores: Stores, mak
     assert row["time"].timestamp() == 1000
 
 
-def test_a_change_around_the_main_text_leaves_the_signature(stores: Stores, make: Callable[..., SegmentRef]) -> None:
+def test_a_change_around_the_main_text_leaves_the_signature(
+    stores: Stores, make: Callable[..., SegmentRef]
+) -> None:
     before = make(Capture("http://a.example/", PAGE.encode()))
-    after = make(Capture("http://a.example/", PAGE.replace("Start", "Today: 24 November").encode()), node="node-b")
+    after = make(
+        Capture("http://a.example/", PAGE.replace("Start", "Today: 24 November").encode()),
+        node="node-b",
+    )
     extract_text(stores, [before, after])
     [one], [other] = rows(stores, before).values(), rows(stores, after).values()
     assert one["signature"] == other["signature"]
 
 
-def test_pages_without_words_have_the_digest_of_their_content(stores: Stores, make: Callable[..., SegmentRef]) -> None:
+def test_pages_without_words_have_the_digest_of_their_content(
+    stores: Stores, make: Callable[..., SegmentRef]
+) -> None:
     segment = make(Capture("http://a.example/", b"<p>ok</p>"), Capture("http://a.example/2", b""))
     extract_text(stores, [segment])
     found = {row["signature"] for row in rows(stores, segment).values()}
     assert found == {sha1(b"<p>ok</p>").digest(), sha1().digest()}
 
 
-def test_what_is_no_page_has_no_row_and_plain_text_has_one(stores: Stores, make: Callable[..., SegmentRef]) -> None:
-    plain = Capture("http://a.example/3", "Größe der Straße".encode("latin-1"), mime="text/plain", head=PLAIN_HEAD)
+def test_what_is_no_page_has_no_row_and_plain_text_has_one(
+    stores: Stores, make: Callable[..., SegmentRef]
+) -> None:
+    plain = Capture(
+        "http://a.example/3",
+        "Größe der Straße".encode("latin-1"),
+        mime="text/plain",
+        head=PLAIN_HEAD,
+    )
     segment = make(Capture("http://a.example/", b"GIF89a", mime="image/gif"), plain)
     assert extract_text(stores, [segment]).pages == 1
     assert rows(stores, segment)[key(plain.url)]["text"] == "Größe der Straße"
@@ -138,15 +164,21 @@ def test_a_page_that_kills_its_process_is_counted_and_the_others_are_read(
     assert all(row["text"] and not row["error"] for row in found.values())
 
 
-def test_a_page_that_takes_too_much_memory_is_counted(text_config: Config, make: Callable[..., SegmentRef]) -> None:
+def test_a_page_that_takes_too_much_memory_is_counted(
+    text_config: Config, make: Callable[..., SegmentRef]
+) -> None:
     config = replace(text_config, text=replace(text_config.text, cpu_s=60, memory_bytes=64 << 20))
     stores = stores_on(open_storage(config), config)
     segment = make(Capture("http://a.example/", b"<p>x" * 2_000_000))
     assert extract_text(stores, [segment]).killed == 1
 
 
-def test_a_revisit_has_no_row_since_its_body_is_elsewhere(stores: Stores, make: Callable[..., SegmentRef]) -> None:
-    segment = make(Capture("http://a.example/", PAGE.encode()), Capture("http://a.example/2", PAGE.encode()))
+def test_a_revisit_has_no_row_since_its_body_is_elsewhere(
+    stores: Stores, make: Callable[..., SegmentRef]
+) -> None:
+    segment = make(
+        Capture("http://a.example/", PAGE.encode()), Capture("http://a.example/2", PAGE.encode())
+    )
     path = Path(stores.config.dfs_primary) / segment.path / "pages.parquet"
     table = pq.read_table(path).to_pylist()
     table[1]["refers_to"] = {"segment": "1600000000/node-a", "file": "x.warc.gz", "offset": 1}
@@ -167,7 +199,10 @@ def test_a_long_text_is_cut(text_config: Config, make: Callable[..., SegmentRef]
 def test_many_processes_give_the_same_bytes_in_the_order_of_the_records(
     text_config: Config, make: Callable[..., SegmentRef]
 ) -> None:
-    pages = [Capture(f"http://a.example/{n}", PAGE.replace("eight", str(n)).encode(), file=n % 3) for n in range(40)]
+    pages = [
+        Capture(f"http://a.example/{n}", PAGE.replace("eight", str(n)).encode(), file=n % 3)
+        for n in range(40)
+    ]
     segment, found = make(*pages), []
     for processes in (1, 3):
         config = replace(text_config, text=replace(text_config.text, processes=processes))
@@ -192,7 +227,9 @@ def test_run_again_it_keeps_what_is_there(
 def test_a_segment_that_changes_has_another_table_and_the_older_one_goes(
     stores: Stores, make: Callable[..., SegmentRef]
 ) -> None:
-    segment = make(Capture("http://a.example/", PAGE.encode()), Capture("http://a.example/2", PAGE.encode()))
+    segment = make(
+        Capture("http://a.example/", PAGE.encode()), Capture("http://a.example/2", PAGE.encode())
+    )
     extract_text(stores, [segment])
     before = files(stores, segment)
     write_dropped(stores.storage, segment.path, [key("http://a.example/2")])
@@ -211,7 +248,9 @@ def test_another_extractor_makes_another_table(
     assert text_table(stores, segment) != before
 
 
-def test_an_empty_segment_has_an_empty_table(stores: Stores, make: Callable[..., SegmentRef]) -> None:
+def test_an_empty_segment_has_an_empty_table(
+    stores: Stores, make: Callable[..., SegmentRef]
+) -> None:
     segment = make()
     extract_text(stores, [segment])
     assert rows(stores, segment) == {}
@@ -232,13 +271,17 @@ def test_of_two_attempts_at_once_the_second_takes_what_the_first_has_made(
     assert len(rows(stores, segment)) == 1
 
 
-def test_a_damaged_table_is_named_with_what_to_do(stores: Stores, make: Callable[..., SegmentRef]) -> None:
+def test_a_damaged_table_is_named_with_what_to_do(
+    stores: Stores, make: Callable[..., SegmentRef]
+) -> None:
     segment = make(Capture("http://a.example/", PAGE.encode()))
     extract_text(stores, [segment])
     table = text_table(stores, segment)
     place = Path(stores.config.dfs_primary) / table
     place.write_bytes(place.read_bytes()[:-20])
-    with pytest.raises(DamagedFileError, match=f"^{table}: cannot be read .*; move it away, and run this again"):
+    with pytest.raises(
+        DamagedFileError, match=f"^{table}: cannot be read .*; move it away, and run this again"
+    ):
         extract_text(stores, [segment])
     [finding] = [one for one in fsck(stores).findings if one.room == "text"]
     assert (finding.name, finding.where) == ("text_damaged", table)
@@ -247,7 +290,9 @@ def test_a_damaged_table_is_named_with_what_to_do(stores: Stores, make: Callable
     assert [one for one in fsck(stores).findings if one.room == "text"] == []
 
 
-def test_a_damaged_record_is_an_error_that_names_the_file(stores: Stores, make: Callable[..., SegmentRef]) -> None:
+def test_a_damaged_record_is_an_error_that_names_the_file(
+    stores: Stores, make: Callable[..., SegmentRef]
+) -> None:
     segment = make(Capture("http://a.example/", PAGE.encode()))
     [warc] = (Path(stores.config.dfs_primary) / segment.path).glob("*.warc.gz")
     warc.write_bytes(warc.read_bytes()[:-40])
@@ -255,9 +300,13 @@ def test_a_damaged_record_is_an_error_that_names_the_file(stores: Stores, make: 
         extract_text(stores, [segment])
 
 
-def test_it_stops_as_asked_and_leaves_no_table(text_config: Config, make: Callable[..., SegmentRef]) -> None:
+def test_it_stops_as_asked_and_leaves_no_table(
+    text_config: Config, make: Callable[..., SegmentRef]
+) -> None:
     stop = Event()
-    stores = stores_on(open_storage(text_config), text_config, stop=stop, on_progress=lambda counts: stop.set())
+    stores = stores_on(
+        open_storage(text_config), text_config, stop=stop, on_progress=lambda counts: stop.set()
+    )
     segment = make(Capture("http://a.example/", KILLER.encode()))
     with pytest.raises(StoppedError):
         extract_text(stores, [segment])
@@ -270,11 +319,16 @@ def _extract(config: Config, step: str) -> None:
     extract_text(stores, stores.crawl.segments())
 
 
-@pytest.mark.parametrize("step", ["text.written:1", "text.written:2", "text.renamed:1", "text.older_deleted:1"])
+@pytest.mark.parametrize(
+    "step", ["text.written:1", "text.written:2", "text.renamed:1", "text.older_deleted:1"]
+)
 def test_killed_at_each_step_it_goes_on_and_leaves_nothing(
     step: str, text_config: Config, stores: Stores, make: Callable[..., SegmentRef]
 ) -> None:
-    segments = [make(Capture(f"http://{node}.example/", PAGE.encode()), node=node) for node in ("node-a", "node-b")]
+    segments = [
+        make(Capture(f"http://{node}.example/", PAGE.encode()), node=node)
+        for node in ("node-a", "node-b")
+    ]
     old = "text/1700000000/node-a/text-of-an-older-version.parquet"
     stores.storage.write_bytes(old, b"old")
     assert run_forked(_extract, text_config, step) == -signal.SIGKILL
@@ -339,14 +393,26 @@ child.main()
 
 
 @pytest.mark.skipif(not landlock_abi(), reason=NONE_TEXT)
-def test_a_child_has_no_secret_and_opens_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_has_no_secret_and_opens_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A program that puts its own questions in the place of the extractor, begun as a child is."""
     monkeypatch.setenv("KRAKE_KEY_STORAGE_PASSWORD", "secret")
     monkeypatch.setenv("AIRFLOW_SECRET", "secret")
     config = tmp_path / "config.yml"
     config.write_text("x")
     done = subprocess.run(
-        [sys.executable, "-P", "-c", TRIED.format(config=str(config)), "0", str(256 << 20), "10", "1000", "1000"],
+        [
+            sys.executable,
+            "-P",
+            "-c",
+            TRIED.format(config=str(config)),
+            "0",
+            str(256 << 20),
+            "10",
+            "1000",
+            "1000",
+        ],
         input=message(b"hx"),
         capture_output=True,
         cwd="/",
@@ -384,8 +450,12 @@ def test_the_folder_of_texts_is_one_crawl_s_own(stores: Stores, config: Config) 
     assert not stores.storage.exists("text")
     note_name(stores)
     other = replace(stores.config, crawl=replace(config.crawl, name="other", directory="other"))
-    other = replace(other, export=replace(config.export, directory="exports"), queue=replace(config.queue))
-    [problem] = [one for one in other_crawls(stores_on(stores.storage, other)) if one.startswith("text.")]
+    other = replace(
+        other, export=replace(config.export, directory="exports"), queue=replace(config.queue)
+    )
+    [problem] = [
+        one for one in other_crawls(stores_on(stores.storage, other)) if one.startswith("text.")
+    ]
     assert "text is of the crawl 'krake', and crawl.name is 'other'" in problem
 
 
@@ -434,7 +504,9 @@ def test_another_name_of_our_own_has_another_table(
     """A page may forbid things to a crawler of one name only."""
     config = replace(text_config, fetch=replace(text_config.fetch, user_agent="other"))
     segment = make(Capture("http://a.example/", PAGE.encode()))
-    assert text_table(stores_on(open_storage(config), config), segment) != text_table(stores, segment)
+    assert text_table(stores_on(open_storage(config), config), segment) != text_table(
+        stores, segment
+    )
 
 
 def test_an_accent_is_part_of_its_letter(stores: Stores, make: Callable[..., SegmentRef]) -> None:
@@ -448,7 +520,9 @@ def test_an_accent_is_part_of_its_letter(stores: Stores, make: Callable[..., Seg
     assert one["signature"] == other["signature"]
 
 
-def test_long_words_are_in_the_profile_and_not_among_the_terms(stores: Stores, make: Callable[..., SegmentRef]) -> None:
+def test_long_words_are_in_the_profile_and_not_among_the_terms(
+    stores: Stores, make: Callable[..., SegmentRef]
+) -> None:
     short, long, longer = "a" * 64, "b" * 65, "\u00e4" * 33
     segment = make(Capture("http://a.example/", f"<p>{short} {long} {longer} {longer}".encode()))
     report = extract_text(stores, [segment])
@@ -461,14 +535,23 @@ def test_long_words_are_in_the_profile_and_not_among_the_terms(stores: Stores, m
 def test_a_pdf_is_read(stores: Stores, make: Callable[..., SegmentRef]) -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/pdf\r\nX-Robots-Tag: noindex\r\nContent-Language: de\r\n\r\n"
     body = pdf("Ein Krake hat acht Arme", "Zweite Seite", title="Kraken")
-    row = only_row(stores, make(Capture("http://a.example/k", body, mime="application/pdf", head=head)))
+    row = only_row(
+        stores, make(Capture("http://a.example/k", body, mime="application/pdf", head=head))
+    )
     assert row["text"] == "Ein Krake hat acht Arme\nZweite Seite"
     assert (row["headings"], row["language"], row["robots"]["noindex"]) == ("Kraken", "de", True)
     assert row["signature"] == text_profile(dict(row["terms"]))
 
 
-def test_pdfs_that_are_no_pdfs_or_bombs_are_counted(stores: Stores, make: Callable[..., SegmentRef]) -> None:
-    bodies = [b"%PDF-1.4\njunk", pdf(encrypted=True), pdf("Octopus", pages_said=2_000_000_000), pdf_bomb(40 << 20)]
+def test_pdfs_that_are_no_pdfs_or_bombs_are_counted(
+    stores: Stores, make: Callable[..., SegmentRef]
+) -> None:
+    bodies = [
+        b"%PDF-1.4\njunk",
+        pdf(encrypted=True),
+        pdf("Octopus", pages_said=2_000_000_000),
+        pdf_bomb(40 << 20),
+    ]
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/pdf\r\n\r\n"
     captures = [
         Capture(f"http://a.example/{number}", body, mime="application/pdf", head=head)
@@ -479,19 +562,27 @@ def test_pdfs_that_are_no_pdfs_or_bombs_are_counted(stores: Stores, make: Callab
     found = [rows(stores, segment)[key(one.url)] for one in captures]
     assert found[0]["error"].startswith("no text: the PDF cannot be read: ")
     assert found[1]["error"].startswith("no text: the PDF cannot be read: ")
-    assert (found[0]["text"], found[0]["terms"], found[0]["signature"]) == (None, None, sha1(bodies[0]).digest())
+    assert (found[0]["text"], found[0]["terms"], found[0]["signature"]) == (
+        None,
+        None,
+        sha1(bodies[0]).digest(),
+    )
     assert (report.pages, report.unreadable) == (4, 2)
     assert found[2]["text"] == "Octopus"
     assert (found[3]["error"], report.killed) == (stage.KILLED, 1)
 
 
 @pytest.mark.parametrize("page", ["<p>Octopus", f"<title>{'Octopus ' * 1250}</title><p>Octopus"])
-def test_a_page_of_one_word_has_one(page: str, stores: Stores, make: Callable[..., SegmentRef]) -> None:
+def test_a_page_of_one_word_has_one(
+    page: str, stores: Stores, make: Callable[..., SegmentRef]
+) -> None:
     row = only_row(stores, make(Capture("http://a.example/", page.encode())))
     assert (row["text"], dict(row["terms"]), row["language"]) == ("Octopus", {"octopus": 1}, None)
 
 
-def test_a_page_of_a_megabyte_is_read_whole(text_config: Config, make: Callable[..., SegmentRef]) -> None:
+def test_a_page_of_a_megabyte_is_read_whole(
+    text_config: Config, make: Callable[..., SegmentRef]
+) -> None:
     config = replace(text_config, text=TextConfig(processes=1))
     stores = stores_on(open_storage(config), config)
     page = f"<h1>Octopus</h1>{f'<p>{WORDS}' * 1700}"

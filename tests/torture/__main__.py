@@ -33,15 +33,33 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
     parser.add_argument("kills", type=int, nargs="?", default=200, help="how many kills")
     parser.add_argument("--seed", type=int, default=1, help="number that all choices follow from")
-    parser.add_argument("--steps", action="store_true", help="one kill at every durable step, and none by chance")
-    parser.add_argument("--power", action="store_true", help="each kill is also a loss of power (simulated)")
-    parser.add_argument("--plant", choices=sorted(PLANTS), help="put a known mistake into the crawler")
+    parser.add_argument(
+        "--steps", action="store_true", help="one kill at every durable step, and none by chance"
+    )
+    parser.add_argument(
+        "--power", action="store_true", help="each kill is also a loss of power (simulated)"
+    )
+    parser.add_argument(
+        "--plant", choices=sorted(PLANTS), help="put a known mistake into the crawler"
+    )
     parser.add_argument("--dfs", choices=("disk", "s3"), default="disk", help="where crawls lie")
-    parser.add_argument("--flavours", default="", help="names of the kinds of rounds, with commas; default: all")
-    parser.add_argument("--requisites", action="store_true", help="the kinds of rounds in which pages have requisites")
-    parser.add_argument("--until-found", action="store_true", help="end after the first round with findings")
-    parser.add_argument("--directory", help="where crawls lie; default: a file system in memory, if there is one")
-    parser.add_argument("--report", type=Path, help="a Markdown file whose table of results is written again")
+    parser.add_argument(
+        "--flavours", default="", help="names of the kinds of rounds, with commas; default: all"
+    )
+    parser.add_argument(
+        "--requisites",
+        action="store_true",
+        help="the kinds of rounds in which pages have requisites",
+    )
+    parser.add_argument(
+        "--until-found", action="store_true", help="end after the first round with findings"
+    )
+    parser.add_argument(
+        "--directory", help="where crawls lie; default: a file system in memory, if there is one"
+    )
+    parser.add_argument(
+        "--report", type=Path, help="a Markdown file whose table of results is written again"
+    )
     return parser
 
 
@@ -78,15 +96,20 @@ class Torture:
                 os.environ.update(credential_variables())
                 gateway = stack.enter_context(VersityGw(self._directory / "s3"))
             grounds = [
-                KEPT.get(flavour.name) or stack.enter_context(Ground(flavour, self._directory, gateway))
+                KEPT.get(flavour.name)
+                or stack.enter_context(Ground(flavour, self._directory, gateway))
                 for flavour in self._flavours
             ]
-            say(f"unbroken crawls ({', '.join(flavour.name for flavour in self._flavours)}) are right")
+            say(
+                f"unbroken crawls ({', '.join(flavour.name for flavour in self._flavours)}) are right"
+            )
             if self._given.steps:
                 for ground in grounds:
                     self._every_step(ground)
                 return
-            while self.tally.killed < self._given.kills and not (self._given.until_found and self.tally.findings):
+            while self.tally.killed < self._given.kills and not (
+                self._given.until_found and self.tally.findings
+            ):
                 self._by_chance(self._next(grounds))
 
     def _next(self, grounds: list[Ground]) -> Ground:
@@ -94,7 +117,10 @@ class Torture:
         while True:
             turn, self._turns = self._turns, self._turns + 1
             ground = grounds[turn % len(grounds)]
-            if turn // len(grounds) % ground.flavour.every == ground.flavour.every - 1 or len(grounds) == 1:
+            if (
+                turn // len(grounds) % ground.flavour.every == ground.flavour.every - 1
+                or len(grounds) == 1
+            ):
                 return ground
 
     def _by_chance(self, ground: Ground) -> None:
@@ -112,7 +138,14 @@ class Torture:
 
     def _round(self, ground: Ground, rng: random.Random, killer: Killer, *, odd: bool) -> None:
         began_s, number = time.monotonic(), self.tally.rounds + 1
-        one = Round(ground, self._directory / f"round-{number}", rng, killer, odd=odd, power=self._given.power)
+        one = Round(
+            ground,
+            self._directory / f"round-{number}",
+            rng,
+            killer,
+            odd=odd,
+            power=self._given.power,
+        )
         if self._given.plant:
             one.mutate = PLANTS[self._given.plant]
         one.run()
@@ -123,7 +156,9 @@ class Torture:
             f" {len(self.tally.findings)} findings"
         )
         if one.findings:
-            say("\n".join(["", *one.story, *(f"FINDING {finding}" for finding in one.findings), ""]))
+            say(
+                "\n".join(["", *one.story, *(f"FINDING {finding}" for finding in one.findings), ""])
+            )
             say(f"files: {one.directory}")
 
 
@@ -133,7 +168,9 @@ def main() -> int:
     gc.freeze()
     adopt_orphans()
     began_s = time.monotonic()
-    directory = Path(tempfile.mkdtemp(prefix="krake-torture-", dir=given.directory or memory_disk()))
+    directory = Path(
+        tempfile.mkdtemp(prefix="krake-torture-", dir=given.directory or memory_disk())
+    )
     torture = Torture(given, directory)
     torture.run()
     if not torture.tally.findings:
@@ -144,7 +181,11 @@ def main() -> int:
         say(f"FINDING {finding}")
     if given.report:
         write_report(
-            given.report, torture.tally, seed=given.seed, power=given.power, seconds=time.monotonic() - began_s
+            given.report,
+            torture.tally,
+            seed=given.seed,
+            power=given.power,
+            seconds=time.monotonic() - began_s,
         )
     return 1 if torture.tally.findings else 0
 

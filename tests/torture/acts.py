@@ -21,7 +21,17 @@ from tests.torture.operated import AbandonedError, FindingError, Operated
 
 NODES = ("node-0", "node-1", "node-2")
 SERVERS = tuple(f"keys/{number}.sqlite" for number in range(4))
-BESIDE = ("crawl", "settle_all", "sweep", "repair_keys", "export", "forget", "rebuild", "repair_queue", "inject")
+BESIDE = (
+    "crawl",
+    "settle_all",
+    "sweep",
+    "repair_keys",
+    "export",
+    "forget",
+    "rebuild",
+    "repair_queue",
+    "inject",
+)
 """What an operator may do while a command that was killed has yet to be run again."""
 ABANDON = 0.2
 STALE = ".*_key_unknown|key_without_url|page_key_behind|replica_.*"
@@ -31,7 +41,9 @@ NOT_SETTLED = "may change once all of them are settled"
 class Acts:
     """The actions on one crawl. `truth`: all URLs of its web; `archives`: WARC files of another crawl of it."""
 
-    def __init__(self, crawl: Operated, web: SynthWeb, truth: set[str], archives: list[str]) -> None:
+    def __init__(
+        self, crawl: Operated, web: SynthWeb, truth: set[str], archives: list[str]
+    ) -> None:
         self.it, self.web, self.truth, self.archives = crawl, web, sorted(truth), archives
         self.lost: set[str] = set()
         self.by_hand_urls: set[str] = set()
@@ -102,12 +114,16 @@ class Acts:
         self.it.krake("settle")
 
     def inject(self) -> None:
-        self._after_changes("inject", "\n".join(self.it.rng.sample(self.truth, 3)), "--run-id", self.it.run_id())
+        self._after_changes(
+            "inject", "\n".join(self.it.rng.sample(self.truth, 3)), "--run-id", self.it.run_id()
+        )
 
     def limit(self) -> None:
         """`crawl.max_pages` for a while."""
         self.it.look()
-        self.it.mapping["crawl"] = {"max_pages": max(1, self.it.total().total() + self.it.rng.randint(0, 6))}
+        self.it.mapping["crawl"] = {
+            "max_pages": max(1, self.it.total().total() + self.it.rng.randint(0, 6))
+        }
         self.it.write()
         self.crawl()
         self.it.mapping["crawl"] = {}
@@ -135,7 +151,11 @@ class Acts:
     def _nodes_change(self) -> bool:
         """Whether the next crawl has other nodes, or another routing, than the newest: all have to settle first."""
         folders = self.it.folders()
-        newest = json.loads((folders[-1] / "iteration.json").read_bytes()) if folders else {"nodes": [], "routing": ""}
+        newest = (
+            json.loads((folders[-1] / "iteration.json").read_bytes())
+            if folders
+            else {"nodes": [], "routing": ""}
+        )
         now = sorted(self.it.nodes), self.it.mapping["frontier"]["routing"]
         return (sorted(newest["nodes"]), newest["routing"]) != now
 
@@ -146,7 +166,10 @@ class Acts:
         """
         it, node = self.it, self._some_node()
         queue = it.queue(node) if node else it.home
-        if any((queue / name).exists() for name in ("move", "take", "intake")) or not (queue / "state").exists():
+        if (
+            any((queue / name).exists() for name in ("move", "take", "intake"))
+            or not (queue / "state").exists()
+        ):
             return False
         urls = it.rng.sample(self.truth, it.rng.randint(1, 5))
         self.by_hand_urls.update(urls)
@@ -168,7 +191,9 @@ class Acts:
     def routing(self) -> None:
         it = self.it
         it.krake("settle")
-        it.mapping["frontier"] = {"routing": "local" if it.mapping["frontier"]["routing"] == "host" else "host"}
+        it.mapping["frontier"] = {
+            "routing": "local" if it.mapping["frontier"]["routing"] == "host" else "host"
+        }
         it.counts_fetches = False
         it.write()
         self.crawl()
@@ -180,7 +205,9 @@ class Acts:
             ("graph", "link", "--export", name),
             ("graph", "finalize", "--export", name),
         ):
-            if self.it.krake(*words, refused="other segments|have changed|no page|no iteration").code:
+            if self.it.krake(
+                *words, refused="other segments|have changed|no page|no iteration"
+            ).code:
                 shutil.rmtree(self.it.home / "dfs/export" / name, ignore_errors=True)
                 return
 
@@ -194,7 +221,9 @@ class Acts:
     def forget_host(self) -> None:
         host = self.it.rng.choice(self.web.addresses())
         urls = [url for url in self.truth if f"//{host}:" in url]
-        self.it.krake("forget", host, "--yes", refused="no page of a host", each_time=self.it.allow(urls))
+        self.it.krake(
+            "forget", host, "--yes", refused="no page of a host", each_time=self.it.allow(urls)
+        )
 
     def forget_old(self) -> None:
         self.it.krake("forget", "--older-than", "0", "--yes", each_time=self.it.allow(self.truth))
@@ -219,7 +248,9 @@ class Acts:
         it.look()
         segment = it.rng.choice(segments)
         name = f"{segment.parent.name}/{segment.name}"
-        self._damage(it.rng.choice(sorted(path for path in segment.iterdir() if "dropped" not in path.name)))
+        self._damage(
+            it.rng.choice(sorted(path for path in segment.iterdir() if "dropped" not in path.name))
+        )
         it.krake("fsck", "--repair", each_time=it.allow([*it.pages.get(name, ()), *it.deleted]))
         return None
 
@@ -231,7 +262,12 @@ class Acts:
         if not it.folders():
             return False
         folder = it.rng.choice(it.folders())
-        it.deleted.update(url for name, urls in it.pages.items() if name.startswith(f"{folder.name}/") for url in urls)
+        it.deleted.update(
+            url
+            for name, urls in it.pages.items()
+            if name.startswith(f"{folder.name}/")
+            for url in urls
+        )
         shutil.rmtree(folder)
         it.say(f"  deleted {folder.name}")
         return None
@@ -254,7 +290,9 @@ class Acts:
 
     def import_archive(self) -> None:
         """Pages that wait are imported, and stay in their queue."""
-        self.it.krake("import", self.it.rng.choice(self.archives), each_time=self.it.allow(self.truth))
+        self.it.krake(
+            "import", self.it.rng.choice(self.archives), each_time=self.it.allow(self.truth)
+        )
 
     # Keys
 
@@ -266,7 +304,10 @@ class Acts:
         servers = it.rng.sample(SERVERS, it.rng.randint(1, 3))
         for server in set(SERVERS) - set(before):
             (it.home / server).unlink(missing_ok=True)
-        it.mapping["key_storage"] = {"servers": servers, "replication": it.rng.randint(1, min(2, len(servers)))}
+        it.mapping["key_storage"] = {
+            "servers": servers,
+            "replication": it.rng.randint(1, min(2, len(servers))),
+        }
         it.write()
         it.krake("keys", "reshard", "--from", str(it.home / "old.yml"))
         it.krake("keys", "check")
@@ -345,9 +386,15 @@ class Acts:
         node = self._some_node()
         if node is None or self.it.deleted:
             return False
-        files = sorted(path for path in self.it.queue(node).rglob("*") if path.is_file() and path.name != "lock")
+        files = sorted(
+            path
+            for path in self.it.queue(node).rglob("*")
+            if path.is_file() and path.name != "lock"
+        )
         self._damage(self.it.rng.choice(files))
-        self.it.krake("fsck", "--repair", refused="nodes restart", each_time=self.it.allow(self.it.deleted))
+        self.it.krake(
+            "fsck", "--repair", refused="nodes restart", each_time=self.it.allow(self.it.deleted)
+        )
         self.it.follow(".*")
         return None
 
@@ -378,7 +425,10 @@ class Acts:
         shutil.rmtree(self.it.queue(node), ignore_errors=True)
         shutil.copytree(self.copies[node], self.it.queue(node))
         found = self.it.fsck()
-        if any(one["name"] == "queue_rolled_back" for one in found) and not self.it.once("settle").code:
+        if (
+            any(one["name"] == "queue_rolled_back" for one in found)
+            and not self.it.once("settle").code
+        ):
             raise FindingError("an older copy was continued")
         if found:
             shutil.rmtree(self.it.queue(node))
@@ -387,7 +437,9 @@ class Acts:
 
     def _begin_again(self, node: str) -> None:
         # One that was killed, and finished by a repair in between, has nothing left to begin.
-        self.it.krake("nodes", "restart", node, refused="holds a queue, and this begins an empty one")
+        self.it.krake(
+            "nodes", "restart", node, refused="holds a queue, and this begins an empty one"
+        )
         self.it.krake("fsck", "--repair")
         self.it.krake("settle")
         self.it.follow("leftover.*")
@@ -417,7 +469,9 @@ class Acts:
             it.krake("settle")  # a repair that came between two tries took a mark away
             it.krake(*words)
         if how == "--lost" and self.by_hand_urls:
-            it.follow(f"key_without_url|{it.usual}")  # what people put into that queue, no one has sent to it
+            it.follow(
+                f"key_without_url|{it.usual}"
+            )  # what people put into that queue, no one has sent to it
         return None
 
     def add(self) -> bool | None:
@@ -467,7 +521,9 @@ class Acts:
         at = rng.randrange(len(data)) if data else 0
         if how == "flip" and data:
             data[at] ^= 0x10
-            if path.name.isdigit():  # a line of a queue; changed, it may be a URL all the same, which no one can tell
+            if (
+                path.name.isdigit()
+            ):  # a line of a queue; changed, it may be a URL all the same, which no one can tell
                 with suppress(UrlError):
                     self.it.made_up.add(canonicalize(_line_at(data, at)))
         elif how == "zero":
@@ -483,9 +539,27 @@ def _line_at(data: bytes | bytearray, at: int) -> str:
 ACTIONS = {
     "crawl": 30,
     **dict.fromkeys(("forget", "retire", "add", "salvage", "reshard", "queue_damage", "export"), 6),
-    **dict.fromkeys(("drop", "server_emptied", "server_stale", "older_copy", "import_archive", "by_hand", "load"), 5),
-    **dict.fromkeys(("copy_keys", "copy_queue", "dump", "inject", "queue_lost", "folder_damage", "settle_all"), 4),
-    **dict.fromkeys(("rebuild", "rebuild_drop", "compact", "forget_host", "sweep", "node_away", "limit"), 3),
-    **dict.fromkeys(("replace", "delete_folder", "forget_old", "routing", "repair_keys", "repair_queue"), 2),
+    **dict.fromkeys(
+        (
+            "drop",
+            "server_emptied",
+            "server_stale",
+            "older_copy",
+            "import_archive",
+            "by_hand",
+            "load",
+        ),
+        5,
+    ),
+    **dict.fromkeys(
+        ("copy_keys", "copy_queue", "dump", "inject", "queue_lost", "folder_damage", "settle_all"),
+        4,
+    ),
+    **dict.fromkeys(
+        ("rebuild", "rebuild_drop", "compact", "forget_host", "sweep", "node_away", "limit"), 3
+    ),
+    **dict.fromkeys(
+        ("replace", "delete_folder", "forget_old", "routing", "repair_keys", "repair_queue"), 2
+    ),
 }
 """How often each action is drawn, in proportion."""

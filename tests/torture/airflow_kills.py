@@ -28,7 +28,14 @@ from demo import RequestLog, Serving
 from tests.dags import crawls
 from tests.dags.api import Ui
 from tests.dags.conftest import serving
-from tests.dags.crawls import ITERATIONS, exported_bytes, exports, rows, small_config, taken_in_order
+from tests.dags.crawls import (
+    ITERATIONS,
+    exported_bytes,
+    exports,
+    rows,
+    small_config,
+    taken_in_order,
+)
 from tests.e2e.crawl import run_crawl
 from tests.torture.checks import refetched
 
@@ -41,14 +48,22 @@ KILLS_OF_TASKS = KILLS_OF_AIRFLOW = 2
 END_S = 900
 QUICK = {"AIRFLOW__CORE__MAX_TASK_RETRY_DELAY": "10"}
 """Else tasks that were killed several times wait minutes before they are tried again."""
-SAID = {"inject": 0.3, "iteration_1": 0.3, "iteration_1.commit": 0.3, "iteration_2.crawl": 0.3, "settle": 0.0}
+SAID = {
+    "inject": 0.3,
+    "iteration_1": 0.3,
+    "iteration_1.commit": 0.3,
+    "iteration_2.crawl": 0.3,
+    "settle": 0.0,
+}
 SAID |= {"export": 0.0, "linker": 0.0}
 """Words of `make crawl`, and how long it may go on after each, in seconds; near the end all takes about a second."""
 SEED = 5
 
 
 @pytest.fixture(scope="module")
-def untroubled(serving: Serving, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, bytes], list[object]]:
+def untroubled(
+    serving: Serving, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[dict[str, bytes], list[object]]:
     """What the same crawl leaves that no one killed."""
     config, _ = small_config(tmp_path_factory.mktemp("untroubled"))
     result = run_crawl(config, serving.seeds, ITERATIONS)
@@ -73,7 +88,12 @@ def kill_all(process: psutil.Process) -> None:
 
 
 def assert_as_if_nothing_had_happened(
-    config: Config, serving: Serving, untroubled: tuple[dict[str, bytes], list[object]], start_s: float, *, deaths: list
+    config: Config,
+    serving: Serving,
+    untroubled: tuple[dict[str, bytes], list[object]],
+    start_s: float,
+    *,
+    deaths: list,
 ) -> None:
     [export] = exports(config)
     assert exported_bytes(config, export) == untroubled[0]
@@ -107,7 +127,9 @@ class MakeCrawl:
     def __init__(self, home: Path, config: Path, seeds: Sequence[str]) -> None:
         self._home = home
         self._variables = {
-            name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "KRAKE"))
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("AIRFLOW", "KRAKE"))
         }
         path = f"{PROJECT / 'plugins'}{os.pathsep}{PROJECT}"
         self._variables |= {"KRAKE_AIRFLOW_HOME": str(home), "PYTHONPATH": path}
@@ -122,7 +144,9 @@ class MakeCrawl:
 
     def type(self) -> subprocess.Popen[bytes]:
         with self._output.open("w") as file:
-            return subprocess.Popen(self._command, env=self._variables, stdout=file, stderr=subprocess.STDOUT)
+            return subprocess.Popen(
+                self._command, env=self._variables, stdout=file, stderr=subprocess.STDOUT
+            )
 
     def killed_and_typed_again(self, rng: random.Random, most: int) -> list[tuple[float, float]]:
         """To its end, after at most so many kills; returns when they were."""
@@ -174,7 +198,9 @@ def working(ui: Ui) -> list[psutil.Process]:
     for process in psutil.Process(ui.process.pid).children(recursive=True):
         with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
             above = " ".join(process.parent().cmdline())
-            if "LocalExecutor" in above or "crawl_lib.worker.process" in " ".join(process.cmdline()):
+            if "LocalExecutor" in above or "crawl_lib.worker.process" in " ".join(
+                process.cmdline()
+            ):
                 found.append(process)
     return found
 
@@ -190,7 +216,9 @@ def killed(found: Sequence[psutil.Process], rng: random.Random) -> tuple[float, 
 
 def works_or_ended(ui: Ui, run: str) -> bool:
     """Whether a node's task is under way, which is tried again as often as it takes; or the run is over."""
-    crawls = any(".crawl." in task and state == "running" for task, (state, _) in ui.tasks(run).items())
+    crawls = any(
+        ".crawl." in task and state == "running" for task, (state, _) in ui.tasks(run).items()
+    )
     return (crawls and bool(working(ui))) or is_over(ui, run)
 
 
@@ -213,7 +241,11 @@ def test_tasks_and_all_of_airflow_killed(
             run = run or ui.trigger(seeds="\n".join(serving.seeds), iterations=ITERATIONS)
             while plan and (kind := plan.pop()) == "task":
                 ui.wait(partial(works_or_ended, ui, run), "a task", END_S)
-                assert not is_over(ui, run), ("it was over before the kills", ui.runs()[run], ui.tasks(run))
+                assert not is_over(ui, run), (
+                    "it was over before the kills",
+                    ui.runs()[run],
+                    ui.tasks(run),
+                )
                 time.sleep(rng.random())
                 if death := killed(working(ui), rng):
                     deaths.append(death)

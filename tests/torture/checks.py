@@ -72,7 +72,11 @@ def visited(result: Result, truth: Truth, *, doubles: bool) -> Iterator[str]:
     if not doubles and (twice := [url for url, count in rows.items() if count > 1]):
         yield f"I2: crawled twice: {some(twice)}"
     wanted = {url: str(outcome) for url, outcome in truth.outcomes().items()}
-    wrong = [f"{url} {outcome}" for url, outcome in result.outcomes().items() if wanted.get(url, outcome) != outcome]
+    wrong = [
+        f"{url} {outcome}"
+        for url, outcome in result.outcomes().items()
+        if wanted.get(url, outcome) != outcome
+    ]
     if wrong:
         yield f"I1: outcomes: {some(wrong)}"
 
@@ -103,7 +107,11 @@ def open_takes(config: Config) -> Iterator[str]:
         queue = Queue(Path(config.queue.local_dir) / node, node)
         try:
             take = Take.open(queue.directory) if queue.directory.exists() else None
-            if take is not None and not (queue.directory / "move").exists() and not _has_its_lines(queue, take):
+            if (
+                take is not None
+                and not (queue.directory / "move").exists()
+                and not _has_its_lines(queue, take)
+            ):
                 yield f"I5: the take of {node} has other lines than its header says: {take.header.runs}"
         except KrakeError as error:
             yield f"I4: {error}"
@@ -114,7 +122,9 @@ def _has_its_lines(queue: Queue, take: Take) -> bool:
     if queue.record().last_move == f"take-{take.take_id}" or state != take.header.position_before:
         return True  # the queue has moved on, perhaps to a state of the same numbers
     taken = set(positions_of(take.header.runs))
-    lines = [line for at, line in enumerate(queue.lines(state, take.header.looked_at)) if at in taken]
+    lines = [
+        line for at, line in enumerate(queue.lines(state, take.header.looked_at)) if at in taken
+    ]
     return lines == [*take.lines()] and take.header.looked_at == take.count + take.passed_over
 
 
@@ -142,22 +152,33 @@ def segments(result: Result) -> Iterator[str]:
             yield f"I3: {segment}: {kinds['metadata']} groups for {manifest['counts']['pages']} pages, {robots} robots"
         if kinds["request"] != kinds["response"]:
             yield f"I3: {segment}: {kinds['request']} requests and {kinds['response']} responses"
-        doubled = [url for url, count in seen.items() if count > 1 and not url.endswith("/robots.txt")]
+        doubled = [
+            url for url, count in seen.items() if count > 1 and not url.endswith("/robots.txt")
+        ]
         if doubled:
             yield f"I3: {segment}: records doubled: {some(doubled)}"
 
 
 def _digest_problems(record: Any) -> list[str]:
     """List what warcio says of digests. It counts the transfer coding into the payload; WARC 1.1 does not."""
-    is_chunked = record.http_headers is not None and record.http_headers.get_header("Transfer-Encoding") is not None
-    return [one for one in record.digest_checker.problems if not (is_chunked and one.startswith("payload digest"))]
+    is_chunked = (
+        record.http_headers is not None
+        and record.http_headers.get_header("Transfer-Encoding") is not None
+    )
+    return [
+        one
+        for one in record.digest_checker.problems
+        if not (is_chunked and one.startswith("payload digest"))
+    ]
 
 
 def rows(result: Result) -> list[tuple[str, ...]]:
     """Rows of both tables, without times, durations, tries and file positions, and without who found a page first."""
     columns = ["url", "outcome", "status", "mime_detected", "charset", "length", "digest", "title"]
     pages = [row for row in result.rows("pages", [*columns, "retry_at"]) if row["retry_at"] is None]
-    links = result.rows("links", ["source", "target", "target_url", "anchor", "rel", "element", "followed", "rule"])
+    links = result.rows(
+        "links", ["source", "target", "target_url", "anchor", "rel", "element", "followed", "rule"]
+    )
     return sorted(tuple(map(str, row.values())) for row in [*pages, *links])
 
 
@@ -194,7 +215,16 @@ def keys(result: Result, truth: Truth) -> Iterator[str]:
 
 def believed(result: Result) -> list[tuple[str, ...]]:
     """What the CrawlDb says of each URL, without times, places of captures, and from where a page was found first."""
-    names = ["url", "status", "fetch_status", "retries", "interval_s", "signature", "redirects", "inlinks"]
+    names = [
+        "url",
+        "status",
+        "fetch_status",
+        "retries",
+        "interval_s",
+        "signature",
+        "redirects",
+        "inlinks",
+    ]
     version = newest_version(open_stores(result.config))
     assert version is not None
     rows = [row for path in version.paths for row in _read(result, path, names)]
@@ -226,14 +256,20 @@ def table(result: Result, unbroken: Mapping[str, Any]) -> Iterator[str]:
         if total := sum(counts.total for counts in store.counts()):
             yield f"keys: {total}, and a CrawlDb has none"
     sweep(stores)
-    found = [path for path in Path(result.config.dfs_primary).rglob(".*") if path.name not in HIDDEN_BY_RIGHT]
+    found = [
+        path
+        for path in Path(result.config.dfs_primary).rglob(".*")
+        if path.name not in HIDDEN_BY_RIGHT
+    ]
     if left := [str(path) for path in found if not _may_go_on(path)]:
         yield f"left after a sweep: {some(left)}"
 
 
 def _may_go_on(path: Path) -> bool:
     """Whether an attempt that is not written to the end may be at work on it still: no sweep can tell."""
-    is_unfinished_start = path.name.startswith(FileName.START_PREFIX) and not (path / FileName.ITERATION).exists()
+    is_unfinished_start = (
+        path.name.startswith(FileName.START_PREFIX) and not (path / FileName.ITERATION).exists()
+    )
     return path.name.startswith(UNFINISHED_INDEX) or is_unfinished_start
 
 
@@ -245,25 +281,47 @@ def _unmarked(row: dict[str, Any]) -> dict[str, Any]:
 def derived(result: Result) -> dict[str, str]:
     """Return a SHA-256 by name of each output that was made: of its bytes, or without times and places of records."""
     stores = open_stores(result.config)
-    newest = {family.folder: Versions(stores, family).newest() for family in (LINKDB, LINKRANK, DUPLICATES, TERMS)}
+    newest = {
+        family.folder: Versions(stores, family).newest()
+        for family in (LINKDB, LINKRANK, DUPLICATES, TERMS)
+    }
     found = {name: version.digest for name, version in newest.items() if version is not None}
-    ranks = Path(result.config.dfs_primary) / result.config.export.directory / "out" / "pagerank-pages.parquet"
+    ranks = (
+        Path(result.config.dfs_primary)
+        / result.config.export.directory
+        / "out"
+        / "pagerank-pages.parquet"
+    )
     if ranks.exists():
         found[ranks.name] = _digest(pq.read_table(ranks).to_pylist())
     if (version := newest_version(stores)) is not None:
         names = ["url", "score", "status"]
-        found["crawldb"] = _digest([row for path in version.paths for row in _read(result, path, names)])
-    if (captures := Versions(stores, PLACES).newest()) is not None:  # where they are goes by times of visits
-        found["captures"] = _digest([row for path in captures.paths for row in _read(result, path, ["key"])])
-    if (index := Versions(stores, INDEX).newest()) is not None:  # which of equal texts is found goes by times of visits
+        found["crawldb"] = _digest(
+            [row for path in version.paths for row in _read(result, path, names)]
+        )
+    if (
+        captures := Versions(stores, PLACES).newest()
+    ) is not None:  # where they are goes by times of visits
+        found["captures"] = _digest(
+            [row for path in captures.paths for row in _read(result, path, ["key"])]
+        )
+    if (
+        index := Versions(stores, INDEX).newest()
+    ) is not None:  # which of equal texts is found goes by times of visits
         found["index"] = _digest([index.manifest[name] for name in ("pages", "left_out")])
     for folder in GRAPHS_OUTPUT.folders(stores):
-        found[folder.path] = _digest([(file["name"], file["sha256"]) for file in folder.read()["files"]])
-    for folder in COMMONCRAWL_OUTPUT.folders(stores):  # its name is that of the newest iteration, a time
+        found[folder.path] = _digest(
+            [(file["name"], file["sha256"]) for file in folder.read()["files"]]
+        )
+    for folder in COMMONCRAWL_OUTPUT.folders(
+        stores
+    ):  # its name is that of the newest iteration, a time
         found[folder.path.partition("/")[0]] = _digest(_as_others_read(result, folder.path))
     if texts := text_tables(stores):
         names = [name for name in TEXT_SCHEMA.names if not _VARYING.fullmatch(name)]
-        found["text"] = _digest(sorted(repr(row) for path in texts for row in _read(result, path, names)))
+        found["text"] = _digest(
+            sorted(repr(row) for path in texts for row in _read(result, path, names))
+        )
     return found
 
 
@@ -283,7 +341,11 @@ def _as_others_read(result: Result, folder: str) -> list[str]:
     rows = [repr(row) for row in asked if row["fetch_status"] not in BUSY]
     for path in place.rglob("*.warc.wet.gz"):
         with path.open("rb") as file:
-            heads = [record.rec_headers for record in ArchiveIterator(file) if record.rec_type == "conversion"]
+            heads = [
+                record.rec_headers
+                for record in ArchiveIterator(file)
+                if record.rec_type == "conversion"
+            ]
         rows += [f"{head['WARC-Target-URI']} {head['WARC-Block-Digest']}" for head in heads]
     return sorted(rows)
 
@@ -304,7 +366,9 @@ def _digest(rows: object) -> str:
 
 
 def _read(result: Result, path: str, names: list[str]) -> list[dict[str, Any]]:
-    return list(pq.ParquetFile(Path(result.config.dfs_primary) / path).read(columns=names).to_pylist())
+    return list(
+        pq.ParquetFile(Path(result.config.dfs_primary) / path).read(columns=names).to_pylist()
+    )
 
 
 def nothing_left(result: Result) -> Iterator[str]:
@@ -341,16 +405,24 @@ def refetched(log: RequestLog, deaths: Sequence[tuple[float, float]]) -> tuple[i
                 until = requests[before + 1].start
                 if requests[before].status in BUSY:
                     pass  # tried again, as it should be
-                elif any(requests[before].start <= last_s and first_s <= until for first_s, last_s in deaths):
+                elif any(
+                    requests[before].start <= last_s and first_s <= until
+                    for first_s, last_s in deaths
+                ):
                     allowed += 1
                 else:
                     wrong.append(f"{request.host}{request.path}")
             last[request.path] = number
-    return allowed, [f"I2: fetched again though no kill broke the fetch: {some(wrong)}"] if wrong else []
+    return allowed, [
+        f"I2: fetched again though no kill broke the fetch: {some(wrong)}"
+    ] if wrong else []
 
 
 def polite(
-    log: RequestLog, delay_s: float, delays: Mapping[str, float], deaths: Sequence[tuple[float, float]]
+    log: RequestLog,
+    delay_s: float,
+    delays: Mapping[str, float],
+    deaths: Sequence[tuple[float, float]],
 ) -> Iterator[str]:
     """I6: no two requests to a host are closer than its delay. `delays`: of hosts that ask for more.
 
@@ -373,6 +445,8 @@ def polite(
             yield f"I6: {host}: a gap of {closest_s:.4f} s, and the delay is {wanted_s} s"
 
 
-def _as_the_crawler_saw(request: LoggedRequest, deaths: Sequence[tuple[float, float]]) -> LoggedRequest:
+def _as_the_crawler_saw(
+    request: LoggedRequest, deaths: Sequence[tuple[float, float]]
+) -> LoggedRequest:
     ends = [last_s for _, last_s in deaths if request.start <= last_s < request.end]
     return replace(request, end=min(ends)) if ends else request

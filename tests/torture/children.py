@@ -106,7 +106,11 @@ class Attempt:
         self._pidfd = os.pidfd_open(self.pid)
 
     def _be_the_child(
-        self, call: Callable[[], dict[str, Any]], prepare: Callable[[], None], answer: int, fork_server: bool
+        self,
+        call: Callable[[], dict[str, Any]],
+        prepare: Callable[[], None],
+        answer: int,
+        fork_server: bool,
     ) -> None:
         value: dict[str, Any] = {}
         try:
@@ -116,7 +120,9 @@ class Attempt:
             os.dup2(log, 1)
             os.dup2(log, 2)
             if self.kill.step:
-                os.environ[_GROUP_VARIABLE if self.kill.at_once else durable.KILL_VARIABLE] = self.kill.step
+                os.environ[_GROUP_VARIABLE if self.kill.at_once else durable.KILL_VARIABLE] = (
+                    self.kill.step
+                )
             os.environ[_STEPS_VARIABLE] = str(self._steps_path)
             note_steps()
             prepare()
@@ -144,7 +150,9 @@ class Attempt:
         steps = self._steps_path.read_text().split() if self._steps_path.exists() else []
         self._steps_path.unlink(missing_ok=True)
         error = said.get("error", "")
-        killed = (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL) or "died (signal 9)" in error
+        killed = (
+            os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+        ) or "died (signal 9)" in error
         unexpected = said.get("unexpected", "") or late or orphan
         if os.WIFSIGNALED(status) and not killed:
             unexpected = unexpected or f"ended by signal {os.WTERMSIG(status)}"
@@ -204,7 +212,9 @@ def children_of(pid: int) -> list[int]:
 
 def _noting(step: str) -> None:
     """What `durable.reached` does in an attempt: it notes the step in a file, then does what it always does."""
-    descriptor = os.open(os.environ["KRAKE_TORTURE_STEPS"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    descriptor = os.open(
+        os.environ["KRAKE_TORTURE_STEPS"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666
+    )
     os.write(descriptor, step.encode() + b"\n")
     os.close(descriptor)
     name, _, count = os.environ.get("KRAKE_TORTURE_KILL_GROUP_AT", "").partition(":")

@@ -49,7 +49,16 @@ END_S = 240.0
 FETCHERS = ("live-1", "live-2", "live-3")
 SCHEDULERS = ("one", "two")
 CLOCK_LIBRARY = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
-ACTS = ("kill fetcher", "stop fetcher", "kill scheduler", "stop scheduler", "cut", "MariaDB", "take away", "clock")
+ACTS = (
+    "kill fetcher",
+    "stop fetcher",
+    "kill scheduler",
+    "stop scheduler",
+    "cut",
+    "MariaDB",
+    "take away",
+    "clock",
+)
 
 
 @dataclass
@@ -65,7 +74,9 @@ class Site:
 
     def url(self, rng: random.Random) -> str:
         """Return a new URL; half of all lead through other hosts."""
-        ways = [rng.randrange(self.hosts) for _ in range(1 + (rng.randrange(2) and rng.randrange(1, 4)))]
+        ways = [
+            rng.randrange(self.hosts) for _ in range(1 + (rng.randrange(2) and rng.randrange(1, 4)))
+        ]
         return self._chain(ways, f"{rng.getrandbits(48):x}")
 
     def _chain(self, ways: list[int], name: str) -> str:
@@ -87,7 +98,11 @@ class Site:
 
     def _response(self, host: str, path: str) -> bytes:
         if path == "/robots.txt":
-            body = f"User-agent: *\nCrawl-delay: {CRAWL_DELAY_S}\n" if delay_of(host) > DELAY_S else "User-agent: *\n"
+            body = (
+                f"User-agent: *\nCrawl-delay: {CRAWL_DELAY_S}\n"
+                if delay_of(host) > DELAY_S
+                else "User-agent: *\n"
+            )
             return _message("200 OK", body, "Content-Type: text/plain\r\n")
         _, _, ways, name = path.split("/")
         if ways:
@@ -192,7 +207,9 @@ class Program:
             }
         command = [str(Path(sys.executable).with_name("krake")), *self._words]
         with (self._folder / f"{self.name}.log").open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
+            self.process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment
+            )
         assert self.process.stdout is not None
         self.said = self.process.stdout.readline()
         assert self.said, (self._folder / f"{self.name}.log").read_text()[-3000:]
@@ -241,7 +258,11 @@ class Cluster:
             "--directory": str(self.folder / name),
             "--certificates": str(self.folder / "certificates"),
         }
-        return Program(["realtime", "fetcher", *(word for pair in given.items() for word in pair)], self.folder, name)
+        return Program(
+            ["realtime", "fetcher", *(word for pair in given.items() for word in pair)],
+            self.folder,
+            name,
+        )
 
     def _scheduler(self, name: str, addresses: dict[str, int]) -> Program:
         place = self.folder / name
@@ -257,15 +278,23 @@ class Cluster:
                 "ip_delay_s": 0.0,
                 "allow_networks": ["127.0.0.0/8"],
             },
-            key_storage={"servers": [self.server.server], "database": self.database, "user": "krake"},
+            key_storage={
+                "servers": [self.server.server],
+                "database": self.database,
+                "user": "krake",
+            },
             realtime={
                 "listen": "127.0.0.1:0",
                 "tokens": str(self.folder / "tokens.json"),
                 "certificates": str(self.folder / "certificates"),
-                "fetchers": [{"name": one, "address": f"127.0.0.1:{port}"} for one, port in addresses.items()],
+                "fetchers": [
+                    {"name": one, "address": f"127.0.0.1:{port}"} for one, port in addresses.items()
+                ],
             },
         )
-        return Program(["--config", str(write_config(config, place)), "serve", "realtime"], self.folder, name)
+        return Program(
+            ["--config", str(write_config(config, place)), "serve", "realtime"], self.folder, name
+        )
 
     @property
     def programs(self) -> list[Program]:
@@ -303,7 +332,9 @@ class Cluster:
 
     def _act(self, act: str) -> None:
         self.acts[act] += 1
-        program = self.rng.choice(list((self.schedulers if "scheduler" in act else self.fetchers).values()))
+        program = self.rng.choice(
+            list((self.schedulers if "scheduler" in act else self.fetchers).values())
+        )
         if act == "clock":
             program = self.rng.choice(self.programs)
             program.offset_s = self.rng.choice((-60, 60)) if CLOCK_LIBRARY.exists() else 0
@@ -322,7 +353,9 @@ class Cluster:
             program.end(signal.SIGKILL if act.startswith("kill") else signal.SIGTERM)
             self._pause(self.rng.uniform(0.0, 2.0))
             program.start()
-        self._ended_s.append((time.monotonic(), SILENT_AFTER_DATABASE_S if act == "MariaDB" else SILENT_S))
+        self._ended_s.append(
+            (time.monotonic(), SILENT_AFTER_DATABASE_S if act == "MariaDB" else SILENT_S)
+        )
 
     def _submit(self) -> None:
         """Submit `RATE` URLs a second, in an open loop, to both schedulers in turn."""
@@ -332,7 +365,9 @@ class Cluster:
             count += BATCH
             with suppress(KrakeError, AssertionError), self.client() as client:
                 found = client.submit(urls)
-                self.accepted |= {one.url for one in found if one.decision in {"new", "waiting", "known"}}
+                self.accepted |= {
+                    one.url for one in found if one.decision in {"new", "waiting", "known"}
+                }
             self._ends.wait(max(0.0, began_s + count / self.rate - time.monotonic()))
 
     def _wait_for_all(self) -> None:
@@ -343,7 +378,11 @@ class Cluster:
                 urls = sorted(left)
                 for start in range(0, len(urls), 300):
                     pages = client.pages(urls[start : start + 300])
-                    left -= {page.url for page in pages if page.document is not None and page.state == "known"}
+                    left -= {
+                        page.url
+                        for page in pages
+                        if page.document is not None and page.state == "known"
+                    }
             time.sleep(0.2)
         self.findings += [f"no document: {url}" for url in sorted(left)]
         self._check_documents(sorted(self.accepted - left))
@@ -352,12 +391,15 @@ class Cluster:
         """Compare documents with the web: the title of a chain's last page, through all hops."""
         for url in urls:
             rows = self.server.run(
-                f"SELECT data FROM krakepages WHERE hash = x'{key_of(url).hex()}'", database=self.database
+                f"SELECT data FROM krakepages WHERE hash = x'{key_of(url).hex()}'",
+                database=self.database,
             )
             document = json.loads(rows[0][0])
             hops = 1 + len(list(filter(None, url.split("/")[-2].split("."))))
             if document["outcome"] == "ok" and len(document["hops"]) != hops:
-                self.findings.append(f"wrong document: {url}: {len(document['hops'])} hops, and not {hops}")
+                self.findings.append(
+                    f"wrong document: {url}: {len(document['hops'])} hops, and not {hops}"
+                )
 
     def _check_requests(self, over_s: float) -> None:
         by_host: dict[str, list[float]] = {}
@@ -367,15 +409,21 @@ class Cluster:
             for before_s, after_s in pairwise(times):
                 if after_s - before_s < delay_of(host) - 0.01:
                     gap_s = after_s - before_s
-                    self.findings.append(f"asked again: {host} after {gap_s:.3f} s, its delay is {delay_of(host)}")
+                    self.findings.append(
+                        f"asked again: {host} after {gap_s:.3f} s, its delay is {delay_of(host)}"
+                    )
                 allowed_s = self._allowed_s(before_s, after_s) + delay_of(host)
                 if before_s < over_s and after_s - before_s > allowed_s:
                     gap_s = after_s - before_s
-                    self.findings.append(f"silent: {host} for {gap_s:.1f} s, allowed are {allowed_s:.1f}")
+                    self.findings.append(
+                        f"silent: {host} for {gap_s:.1f} s, allowed are {allowed_s:.1f}"
+                    )
 
     def _allowed_s(self, before_s: float, after_s: float) -> float:
         """Return how long a host may be silent from one time to another: acts count from their ends."""
-        within = [(at_s, most_s) for at_s, most_s in self._ended_s if before_s - 4 <= at_s <= after_s]
+        within = [
+            (at_s, most_s) for at_s, most_s in self._ended_s if before_s - 4 <= at_s <= after_s
+        ]
         return max([SILENT_S, *(max(0.0, at_s - before_s) + most_s for at_s, most_s in within)])
 
     def table(self) -> str:
@@ -387,8 +435,15 @@ class Cluster:
             f"requests within the delay of a host, of {len(self.site.requests)}": "asked again",
             "hosts silent for too long": "silent",
         }
-        head = [f"{self.acts.total()} acts ({done}), {self.rate:g} URLs a second.", "", "| what must not be | found |"]
-        found = (f"| {name} | {sum(one.startswith(word) for one in self.findings)} |" for name, word in rows.items())
+        head = [
+            f"{self.acts.total()} acts ({done}), {self.rate:g} URLs a second.",
+            "",
+            "| what must not be | found |",
+        ]
+        found = (
+            f"| {name} | {sum(one.startswith(word) for one in self.findings)} |"
+            for name, word in rows.items()
+        )
         return "\n".join([*head, "|---|---|", *found])
 
 
@@ -414,26 +469,40 @@ def write_report(path: Path, table: str, options: str) -> None:
     """Put the table between the marks of a Markdown file."""
     before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)
-    path.write_text(f"{before}{BEGIN}\nMade by `make torture {options}`. {table}\n{END}{after}", encoding="utf-8")
+    path.write_text(
+        f"{before}{BEGIN}\nMade by `make torture {options}`. {table}\n{END}{after}",
+        encoding="utf-8",
+    )
 
 
 def main() -> int:
     """Run the program."""
     parser = argparse.ArgumentParser(prog="python -m tests.torture.cluster", description=__doc__)
     parser.add_argument("acts", type=int, nargs="?", default=20, help="how many acts")
-    parser.add_argument("--seed", type=int, default=1, help="number that URLs, acts and pauses follow from")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="number that URLs, acts and pauses follow from"
+    )
     parser.add_argument("--rate", type=float, default=RATE, help="URLs a second")
-    parser.add_argument("--report", type=Path, help="a Markdown file whose table of results is written again")
+    parser.add_argument(
+        "--report", type=Path, help="a Markdown file whose table of results is written again"
+    )
     given = parser.parse_args()
     adopt_orphans()
     folder = Path(tempfile.mkdtemp(prefix="krake-torture-"))
     with cluster(folder, given.seed) as found:
         found.rate = given.rate
-        found.site.hosts = math.ceil(SITES * min(1.0, given.rate / RATE))  # fewer URLs leave a host without work
+        found.site.hosts = math.ceil(
+            SITES * min(1.0, given.rate / RATE)
+        )  # fewer URLs leave a host without work
         found.run(given.acts)
     if given.report and not found.findings:
         write_report(given.report, found.table(), f"CLUSTER={given.acts} SEED={given.seed}")
-    lines = [found.table(), *(f"FINDING {finding}" for finding in found.findings), f"files: {folder}", ""]
+    lines = [
+        found.table(),
+        *(f"FINDING {finding}" for finding in found.findings),
+        f"files: {folder}",
+        "",
+    ]
     sys.stdout.write("\n".join(lines))
     return 1 if found.findings else 0
 

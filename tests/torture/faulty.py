@@ -24,7 +24,9 @@ from tests.torture.tasks import Task
 LONGEST_S = 300.0
 
 
-def attempt(task: Task, config: Config, fault: Callable[..., None], *arguments: Any) -> tuple[str, str]:
+def attempt(
+    task: Task, config: Config, fault: Callable[..., None], *arguments: Any
+) -> tuple[str, str]:
     """Do a task with a fault; returns ("done", "") or the kind of its KrakeError and its text.
 
     Anything else that it ends with is an AssertionError here. Fetching processes have the fault, too.
@@ -40,7 +42,9 @@ def attempt(task: Task, config: Config, fault: Callable[..., None], *arguments: 
     return kind, text
 
 
-def _attempt(answer: Connection, task: Task, config: Config, fault: Callable[..., None], arguments: Any) -> None:
+def _attempt(
+    answer: Connection, task: Task, config: Config, fault: Callable[..., None], arguments: Any
+) -> None:
     try:
         fault(*arguments)
         begin_fork_server()
@@ -103,7 +107,9 @@ def dying_sync(name: str) -> None:
 
 def small_files(size_bytes: int) -> None:
     """No file may become larger: the system refuses it to all: Python, Arrow and SQLite."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+    resource.setrlimit(
+        resource.RLIMIT_FSIZE, (size_bytes, resource.getrlimit(resource.RLIMIT_FSIZE)[1])
+    )
 
 
 def failing_storage(method: str, number: int, half: bool) -> None:

@@ -33,7 +33,9 @@ def torture(*arguments: object, program: str = "tests.torture") -> subprocess.Co
     with tempfile.TemporaryDirectory(prefix="krake-torture-", dir=memory_disk()) as directory:
         command = [sys.executable, "-m", program, "--directory", directory, *map(str, arguments)]
         variables = _variables(directory)
-        return subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=LONGEST_S)
+        return subprocess.run(
+            command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=LONGEST_S
+        )
 
 
 class Harness:
@@ -45,14 +47,19 @@ class Harness:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             prefix, disk = "krake-torture-", memory_disk()
-            self._directory = stack.enter_context(tempfile.TemporaryDirectory(prefix=prefix, dir=disk))
+            self._directory = stack.enter_context(
+                tempfile.TemporaryDirectory(prefix=prefix, dir=disk)
+            )
             shared = f"{KEEP}keep(Path({self._directory!r}), {self._flavours!r})"
             self._forks = stack.enter_context(Forks(shared, _variables(self._directory)))
             self._stack = stack.pop_all()
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._stack.close()
 

@@ -47,15 +47,24 @@ class Unbroken:
 class Chance:
     """Kills by chance, until there were `wanted`."""
 
-    def __init__(self, known: Unbroken, rng: random.Random, wanted: int, *, power: bool = False) -> None:
+    def __init__(
+        self, known: Unbroken, rng: random.Random, wanted: int, *, power: bool = False
+    ) -> None:
         self._known, self._rng, self._left, self._power = known, rng, wanted, power
 
     def next(self, kind: str, killed: int) -> Kill | None:
         """See Killer."""
         rng = self._rng
-        if self._left <= 0 or killed >= MOST_KILLS_OF_A_TASK or rng.random() >= KILL_AGAIN.get(kind, KILL_AGAIN_ELSE):
+        if (
+            self._left <= 0
+            or killed >= MOST_KILLS_OF_A_TASK
+            or rng.random() >= KILL_AGAIN.get(kind, KILL_AGAIN_ELSE)
+        ):
             return None
-        steps = [*self._known.steps[kind].items(), *((step, 1) for step in ONLY_AFTER_A_KILL.get(kind, ()))]
+        steps = [
+            *self._known.steps[kind].items(),
+            *((step, 1) for step in ONLY_AFTER_A_KILL.get(kind, ())),
+        ]
         if steps and rng.random() < BY_STEP:
             step, times = rng.choice(steps)
             return Kill(step=f"{step}:{rng.randint(1, times)}", at_once=self._power)

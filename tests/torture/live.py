@@ -54,10 +54,18 @@ class Service:
 
     def start(self) -> None:
         """Start the service, and wait for its line."""
-        command = [str(Path(sys.executable).with_name("krake")), "--config", str(self._config), "serve", "realtime"]
+        command = [
+            str(Path(sys.executable).with_name("krake")),
+            "--config",
+            str(self._config),
+            "serve",
+            "realtime",
+        ]
         environment = {**os.environ, "KRAKE_KEY_STORAGE_PASSWORD": PASSWORD}
         with (self._folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
+            self.process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment
+            )
         assert self.process.stdout is not None
         said = self.process.stdout.readline()
         assert said.startswith("real-time service: "), (self._folder / "log").read_text()[-3000:]
@@ -94,7 +102,10 @@ class Service:
             if folder.name.isdigit():
                 with suppress(OSError):
                     names = [str(link.readlink()) for link in (folder / "fd").iterdir()]
-                    if any(name.startswith(str(self._folder)) and name.endswith(".warc.gz") for name in names):
+                    if any(
+                        name.startswith(str(self._folder)) and name.endswith(".warc.gz")
+                        for name in names
+                    ):
                         yield int(folder.name)
 
 
@@ -129,7 +140,9 @@ class Torture:
     def run(self, kills: int) -> None:
         """Kill so often, then let all end."""
         self.service.start()
-        threads = [threading.Thread(target=work, daemon=True) for work in (self._submit, self._follow)]
+        threads = [
+            threading.Thread(target=work, daemon=True) for work in (self._submit, self._follow)
+        ]
         try:
             for thread in threads:
                 thread.start()
@@ -165,7 +178,9 @@ class Torture:
                 raise AssertionError(f"no answer {END_S:.0f} s after the death of {victim}")
         self.back_s.append(time.monotonic() - began_s)
         if self.back_s[-1] > BACK_S:
-            self.findings.append(f"answers came {self.back_s[-1]:.1f} s after the return of {victim}")
+            self.findings.append(
+                f"answers came {self.back_s[-1]:.1f} s after the return of {victim}"
+            )
 
     def _answers(self) -> bool:
         """Say whether a URL is accepted, and a page read."""
@@ -183,11 +198,16 @@ class Torture:
         """Submit `RATE` URLs a second, in an open loop: mostly new URLs, and pages again and again."""
         rng, began_s = random.Random(self.rng.random()), time.monotonic()
         while not self._ends.is_set():
-            urls = [self._new_url(rng) if rng.random() < 0.8 else rng.choice(self.pages) for _ in range(BATCH)]
+            urls = [
+                self._new_url(rng) if rng.random() < 0.8 else rng.choice(self.pages)
+                for _ in range(BATCH)
+            ]
             self.submitted += BATCH
             with suppress(KrakeError), Client(self.service.url, self.token, timeout_s=10) as client:
                 found = client.submit(urls)
-                self.accepted |= {one.url for one in found if one.decision in {"new", "waiting", "known"}}
+                self.accepted |= {
+                    one.url for one in found if one.decision in {"new", "waiting", "known"}
+                }
             self._ends.wait(max(0.0, began_s + self.submitted / RATE - time.monotonic()))
 
     def _follow(self) -> None:
@@ -215,14 +235,18 @@ class Torture:
         for host in log.hosts():
             delay_s = max(DELAY_S, self.serving.web.delay_s(host.partition(":")[0]))
             if (gap_s := log.closest_gap_s(host)) < delay_s:
-                self.findings.append(f"{host}: asked again after {gap_s:.3f} s, with a delay of {delay_s} s")
+                self.findings.append(
+                    f"{host}: asked again after {gap_s:.3f} s, with a delay of {delay_s} s"
+                )
 
     def table(self) -> str:
         """Return the results in Markdown."""
         killed = ", ".join(f"{self.deaths[victim]} {victim}" for victim in VICTIMS)
         longest = max(self.back_s, default=0.0)
         rows = {
-            f"accepted URLs without a document, of {len(self.accepted)}": self._found("no document"),
+            f"accepted URLs without a document, of {len(self.accepted)}": self._found(
+                "no document"
+            ),
             "documents that the subscriber missed": self._found("no event"),
             "hosts asked within their delay": self._found("asked again"),
             f"returns of processes without answers for {BACK_S:.0f} s (longest {longest:.1f} s)": self._found(
@@ -234,7 +258,9 @@ class Torture:
             "",
             "| what must not be | found |",
         ]
-        return "\n".join([*head, "|---|---|", *(f"| {name} | {number} |" for name, number in rows.items())])
+        return "\n".join(
+            [*head, "|---|---|", *(f"| {name} | {number} |" for name, number in rows.items())]
+        )
 
     def _found(self, word: str) -> int:
         return sum(word in finding for finding in self.findings)
@@ -271,14 +297,20 @@ def main() -> int:
     """Run the program."""
     parser = argparse.ArgumentParser(prog="python -m tests.torture.live", description=__doc__)
     parser.add_argument("kills", type=int, nargs="?", default=20, help="how many kills")
-    parser.add_argument("--seed", type=int, default=1, help="number that URLs, victims and pauses follow from")
-    parser.add_argument("--report", type=Path, help="a Markdown file whose table of results is written again")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="number that URLs, victims and pauses follow from"
+    )
+    parser.add_argument(
+        "--report", type=Path, help="a Markdown file whose table of results is written again"
+    )
     given = parser.parse_args()
     adopt_orphans()
     began_s, folder = time.monotonic(), Path(tempfile.mkdtemp(prefix="krake-torture-"))
     with torture(folder, given.seed) as found:
         found.run(given.kills)
-    sys.stdout.write("\n".join([found.table(), *(f"FINDING {finding}" for finding in found.findings), ""]))
+    sys.stdout.write(
+        "\n".join([found.table(), *(f"FINDING {finding}" for finding in found.findings), ""])
+    )
     if found.findings:
         sys.stdout.write(f"files: {folder}\n")
         return 1

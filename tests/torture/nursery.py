@@ -43,7 +43,9 @@ def begin_fork_server() -> None:
 class _ForkedServer(subprocess.Popen):  # type: ignore[type-arg]
     """Looks like a started process to `walls.forkserver`."""
 
-    def _execute_child(self, args: Any, executable: Any, preexec: Any, close: Any, pass_fds: Any, *rest: Any) -> None:
+    def _execute_child(
+        self, args: Any, executable: Any, preexec: Any, close: Any, pass_fds: Any, *rest: Any
+    ) -> None:
         errors = rest[10]
         parent = os.getpid()
         self.pid = os.fork()

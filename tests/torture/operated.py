@@ -81,7 +81,9 @@ class Operated:
     `deleted`: URLs of folders deleted by hand. `counts_fetches`: whether doubles are a finding at all.
     """
 
-    def __init__(self, home: Path, mapping: dict[str, Any], known: Known, *, kill: float = 0.0) -> None:
+    def __init__(
+        self, home: Path, mapping: dict[str, Any], known: Known, *, kill: float = 0.0
+    ) -> None:
         self.home, self.known, self.kill = home, known, kill
         home.mkdir(parents=True)
         self.file = home / "krake.yml"
@@ -116,7 +118,10 @@ class Operated:
 
     def folders(self) -> list[Path]:
         """The iterations' folders, oldest first."""
-        return sorted((path for path in (self.home / "dfs/crawl").glob("[0-9]*")), key=lambda path: int(path.name))
+        return sorted(
+            (path for path in (self.home / "dfs/crawl").glob("[0-9]*")),
+            key=lambda path: int(path.name),
+        )
 
     def segments(self) -> list[Path]:
         """All segments that are there."""
@@ -158,7 +163,9 @@ class Operated:
             raise FindingError(f"{' '.join(words)}: {ended.unexpected}")
         if ended.killed:
             self.killed += 1
-            self.say(f"  killed after {ended.steps[-1] if ended.steps else 'nothing'}: {' '.join(words)}")
+            self.say(
+                f"  killed after {ended.steps[-1] if ended.steps else 'nothing'}: {' '.join(words)}"
+            )
             return Done(None)
         kind, seconds = kind_of(words), min(2.0, ended.end - ended.start)
         self.known.seconds[kind] = max(self.known.seconds.get(kind, 0.0), seconds)
@@ -169,7 +176,9 @@ class Operated:
             return Done(None)
         return done
 
-    def krake(self, *words: str, refused: str = "", each_time: Callable[[], None] = lambda: None) -> Done:
+    def krake(
+        self, *words: str, refused: str = "", each_time: Callable[[], None] = lambda: None
+    ) -> Done:
         """Run a command until it is done, however often it is killed. `refused`: what an error may say."""
         for attempt in range(MOST_KILLS_OF_A_COMMAND + 1):
             each_time()
@@ -182,7 +191,11 @@ class Operated:
         self.say(f"  {text}")
         if done.code and not self.is_between and self._follow_refusal(words, done, refused):
             return self.krake(*words, refused=refused, each_time=each_time)
-        if done.code and not self.is_between and not (refused and re.search(refused, done.err + done.out)):
+        if (
+            done.code
+            and not self.is_between
+            and not (refused and re.search(refused, done.err + done.out))
+        ):
             raise FindingError(text)
         return done
 
@@ -224,7 +237,9 @@ class Operated:
             for one in found:
                 text = f"fsck: {one['name']}: {one['where']}: {one['problem']}; {one['repair']}"
                 self.say(f"  {text}")
-                if one["room"] != "export" and not re.fullmatch(expected or self.usual, one["name"]):
+                if one["room"] != "export" and not re.fullmatch(
+                    expected or self.usual, one["name"]
+                ):
                     raise FindingError(text)
             self._move_away(" ".join(one["repair"] for one in found))
             for command in _commands([one for one in found if one["room"] != "export"]):
@@ -247,7 +262,9 @@ class Operated:
 
     def _move_away(self, said: str) -> bool:
         """Exports that cannot go on: which of them goes is a choice of people. Whether there were any."""
-        folders = [self.home / "dfs" / name for name in re.findall(r"move the folder (\S+) away", said)]
+        folders = [
+            self.home / "dfs" / name for name in re.findall(r"move the folder (\S+) away", said)
+        ]
         there = [folder for folder in dict.fromkeys(folders) if folder.exists()]
         for folder in there:
             shutil.rmtree(folder)
@@ -290,7 +307,9 @@ class Operated:
                 [
                     str(url)
                     for batch in reader.pages(["url", "retry_at"], with_dropped=dropped)
-                    for url in batch.filter(batch.column(1).is_null()).column(0).to_pylist()  # else it comes again
+                    for url in batch.filter(batch.column(1).is_null())
+                    .column(0)
+                    .to_pylist()  # else it comes again
                 ]
                 for dropped in (True, False)
             )
@@ -327,7 +346,9 @@ class Operated:
         else:
             raise FindingError(f"I1: the crawl did not end in {MOST_ITERATIONS} iterations")
         self.krake("keys", "check")
-        while self.krake("export", "--label", "out", refused="other segments").code:  # somebody crawled in between
+        while self.krake(
+            "export", "--label", "out", refused="other segments"
+        ).code:  # somebody crawled in between
             shutil.rmtree(self.home / "dfs/export/out")
         for stage in ("link", "finalize"):
             self.krake("graph", stage, "--export", "out")

@@ -34,7 +34,10 @@ IMPORTED_LATE = (
     *(
         "crawl_lib.curate",
         "crawl_lib.repair",
-        *(f"crawl_lib.cli.{name}" for name in ("program", "crawling", "keys", "nodes", "repairing", "segments")),
+        *(
+            f"crawl_lib.cli.{name}"
+            for name in ("program", "crawling", "keys", "nodes", "repairing", "segments")
+        ),
         "duckdb",
         "numpy.ma",
         "pyarrow.compute",
@@ -91,7 +94,10 @@ class Operators:
     def run(self, seed: int, only: list[int] | None = None) -> tuple[Operated, str]:
         """One crawl; returns it with the finding, "" if there is none. `only`: numbers of the actions that are done."""
         crawl = Operated(
-            self.directory / f"seed-{seed}", mapping_of(random.Random(f"{seed}")), self.known, kill=self.kill
+            self.directory / f"seed-{seed}",
+            mapping_of(random.Random(f"{seed}")),
+            self.known,
+            kill=self.kill,
         )
         acts = Acts(crawl, self.serving.web, self.truth, self.archives)
         finding = ""
@@ -103,12 +109,18 @@ class Operators:
                 if only is None or number in only:
                     crawl.say(f"{number}:")
                     self._act(acts, name, rng)
-            crawl.rng, crawl.kill, crawl.abandon = random.Random(f"{seed} end"), min(self.kill, KILL_AT_THE_END), 0.0
+            crawl.rng, crawl.kill, crawl.abandon = (
+                random.Random(f"{seed} end"),
+                min(self.kill, KILL_AT_THE_END),
+                0.0,
+            )
             crawl.to_the_end()
             crawl.check_end(self.truth, self.unbroken)
         except FindingError as error:
             finding = str(error)
-        self.counts.update(crawls=1, commands=crawl.commands, kills=crawl.killed, findings=bool(finding))
+        self.counts.update(
+            crawls=1, commands=crawl.commands, kills=crawl.killed, findings=bool(finding)
+        )
         return crawl, finding
 
     def _act(self, acts: Acts, name: str, rng: random.Random) -> None:
@@ -124,26 +136,41 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=1, help="of the first one")
     parser.add_argument("--actions", type=int, default=16, help="done to each")
     parser.add_argument("--kill", type=float, default=KILL, help="chance that a command is killed")
-    parser.add_argument("--only", help="numbers of the actions that are done, with commas; default: all")
-    parser.add_argument("--directory", help="where crawls lie; default: a file system in memory, if there is one")
+    parser.add_argument(
+        "--only", help="numbers of the actions that are done, with commas; default: all"
+    )
+    parser.add_argument(
+        "--directory", help="where crawls lie; default: a file system in memory, if there is one"
+    )
     return parser
 
 
 def _run(given: argparse.Namespace, directory: Path) -> int:
-    only = None if given.only is None else [int(number) for number in given.only.split(",") if number]
+    only = (
+        None if given.only is None else [int(number) for number in given.only.split(",") if number]
+    )
     with Serving(WEB) as serving:
         operators = Operators(serving, directory, actions=given.actions, kill=given.kill)
         for seed in range(given.seed, given.seed + given.crawls):
             began_s = time.monotonic()
             crawl, finding = operators.run(seed, only)
-            print(f"seed {seed}: {crawl.commands} commands, {crawl.killed} kills, {time.monotonic() - began_s:.1f} s")
+            print(
+                f"seed {seed}: {crawl.commands} commands, {crawl.killed} kills, {time.monotonic() - began_s:.1f} s"
+            )
             if finding:
-                print("\n".join([*crawl.story, f"FINDING seed {seed}: {finding}", f"files: {crawl.home}"]))
+                print(
+                    "\n".join(
+                        [*crawl.story, f"FINDING seed {seed}: {finding}", f"files: {crawl.home}"]
+                    )
+                )
             else:
                 shutil.rmtree(crawl.home)
             sys.stdout.flush()
     print(
-        ", ".join(f"{operators.counts[name]} {name}" for name in ("crawls", "actions", "commands", "kills", "findings"))
+        ", ".join(
+            f"{operators.counts[name]} {name}"
+            for name in ("crawls", "actions", "commands", "kills", "findings")
+        )
     )
     return int(bool(operators.counts["findings"]))
 
@@ -155,7 +182,9 @@ def main() -> int:
         importlib.import_module(name)
     gc.freeze()
     adopt_orphans()
-    directory = Path(tempfile.mkdtemp(prefix="krake-operators-", dir=given.directory or memory_disk()))
+    directory = Path(
+        tempfile.mkdtemp(prefix="krake-operators-", dir=given.directory or memory_disk())
+    )
     code = _run(given, directory)
     if not code:
         shutil.rmtree(directory)

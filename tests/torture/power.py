@@ -74,7 +74,9 @@ class Recorder:
             inode = _inode(str(source))
             code = real_rename(source, target)
             if code == 0:
-                self._note(["rename", *self._place(str(source)), *self._place(str(target)), inode, ""])
+                self._note(
+                    ["rename", *self._place(str(source)), *self._place(str(target)), inode, ""]
+                )
             return code
 
         real_rename = local._renameat2
@@ -101,8 +103,17 @@ class Recorder:
             return None
         path = os.fsdecode(given)
         if not path.startswith("/"):
-            path = str(Path(f"/proc/self/fd/{directory}" if directory >= 0 else "/proc/self/cwd").readlink() / path)
-        return path if path.startswith(self._root) and not path.endswith(_EXEMPT) and ".sqlite" not in path else None
+            path = str(
+                Path(
+                    f"/proc/self/fd/{directory}" if directory >= 0 else "/proc/self/cwd"
+                ).readlink()
+                / path
+            )
+        return (
+            path
+            if path.startswith(self._root) and not path.endswith(_EXEMPT) and ".sqlite" not in path
+            else None
+        )
 
     def _place(self, path: str) -> tuple[int, str]:
         parent, name = os.path.split(path)
@@ -131,7 +142,9 @@ class Recorder:
         here, there = self._path(source, source_dir), self._path(target, target_dir)
         if here is not None and there is not None:
             inode = _inode(here)
-            self._note(["rename", *self._place(here), *self._place(there), inode, self._bury(there)])
+            self._note(
+                ["rename", *self._place(here), *self._place(there), inode, self._bury(there)]
+            )
 
     def on_remove(self, given: Any, directory: int) -> None:
         if (path := self._path(given, directory)) is not None:
@@ -251,7 +264,11 @@ class Disk:
                 self._moved[event[3]] = path
             case "rename":
                 target = self._where(event[3]) / event[4]
-                if not os.path.lexists(target) or _inode(str(target)) != event[5] or os.path.lexists(path):
+                if (
+                    not os.path.lexists(target)
+                    or _inode(str(target)) != event[5]
+                    or os.path.lexists(path)
+                ):
                     return []
                 target.rename(path)
                 if event[6]:

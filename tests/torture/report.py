@@ -66,7 +66,9 @@ class Tally:
         for kind in KINDS:
             of_kind = {step: count for (name, step), count in self.deaths.items() if name == kind}
             steps = {step for step in of_kind if step != BEFORE_ANY}
-            lines.append(f"| {kind} | {sum(of_kind.values())} | {self.at_steps[kind]} | {len(steps)} |")
+            lines.append(
+                f"| {kind} | {sum(of_kind.values())} | {self.at_steps[kind]} | {len(steps)} |"
+            )
         return "\n".join(lines)
 
     def steps(self) -> str:
@@ -74,12 +76,18 @@ class Tally:
         rows = [
             f"| {kind} | {step if step == BEFORE_ANY else f'`{step}`'} | {count} |"
             for kind in KINDS
-            for step, count in sorted((step, count) for (name, step), count in self.deaths.items() if name == kind)
+            for step, count in sorted(
+                (step, count) for (name, step), count in self.deaths.items() if name == kind
+            )
         ]
-        return "\n".join(["| task | last durable step before the kill | kills |", "|---|---|---|", *rows])
+        return "\n".join(
+            ["| task | last durable step before the kill | kills |", "|---|---|---|", *rows]
+        )
 
     def _others(self) -> int:
-        return sum(not any(f"I{number}" in finding for number in range(1, 7)) for finding in self.findings)
+        return sum(
+            not any(f"I{number}" in finding for number in range(1, 7)) for finding in self.findings
+        )
 
 
 def write_report(path: Path, tally: Tally, *, seed: int, power: bool, seconds: float) -> None:

@@ -84,7 +84,10 @@ class Flavour:
         if self.requisites:
             sections["parse"] = {"requisites": "all"}
         if self.crawldb is not None:
-            sections |= {"frontier": {"order": "crawldb", "routing": self.routing}, "crawldb": self.crawldb}
+            sections |= {
+                "frontier": {"order": "crawldb", "routing": self.routing},
+                "crawldb": self.crawldb,
+            }
             sections |= {"text": {"processes": 1}, "graphs": {"make": ["hosts", "domains", "bv"]}}
             sections["commoncrawl"] = {"make": ["index", "wet"]}
         return make_config(directory, nodes=self.nodes, routing=self.routing, **sections)
@@ -99,9 +102,16 @@ FLAVOURS = (
         delay_s=0.01,
         derived=OF_LINKS,
     ),
-    Flavour("several parts", SynthWeb(seed=7, sites=1, pages_per_site=120, specials=False), nodes=1),
     Flavour(
-        "odd things", SynthWeb(seed=9, sites=2, pages_per_site=5), nodes=2, delay_s=0.005, max_redirects=3, every=6
+        "several parts", SynthWeb(seed=7, sites=1, pages_per_site=120, specials=False), nodes=1
+    ),
+    Flavour(
+        "odd things",
+        SynthWeb(seed=9, sites=2, pages_per_site=5),
+        nodes=2,
+        delay_s=0.005,
+        max_redirects=3,
+        every=6,
     ),
     Flavour(
         "failures that pass",
@@ -117,7 +127,12 @@ FLAVOURS = (
         crawldb={"keep_versions": 1, "signature": "text"},
         derived=OF_SCORES,
     ),
-    Flavour("local routing", SynthWeb(seed=8, sites=4, pages_per_site=6, specials=False), nodes=2, routing="local"),
+    Flavour(
+        "local routing",
+        SynthWeb(seed=8, sites=4, pages_per_site=6, specials=False),
+        nodes=2,
+        routing="local",
+    ),
 )
 
 
@@ -151,7 +166,9 @@ def small_constants() -> None:
     node_take.URLS_OF_A_PROCESS = SMALL_TAKE_URLS
     run = Intake.run
 
-    def in_chunks(self: Intake, sources: Sequence[Source], keys: Any, rules: IntakeRules, **more: Any) -> None:
+    def in_chunks(
+        self: Intake, sources: Sequence[Source], keys: Any, rules: IntakeRules, **more: Any
+    ) -> None:
         run(self, sources, keys, replace(rules, chunk_lines=SMALL_CHUNK_LINES), **more)
 
     Intake.run = in_chunks
@@ -181,15 +198,23 @@ class Ground:
 
     def __enter__(self) -> Ground:
         self.serving.__enter__()
-        options = TruthOptions(max_redirects=self.flavour.max_redirects, requisites=self.flavour.requisites)
+        options = TruthOptions(
+            max_redirects=self.flavour.max_redirects, requisites=self.flavour.requisites
+        )
         self.truth = self.serving.truth(options=options)
         self.seeds = "\n".join(self.serving.seeds)
-        unbroken = Round(self, self.directory / f"unbroken {self.flavour.name}", random.Random(0), None)
+        unbroken = Round(
+            self, self.directory / f"unbroken {self.flavour.name}", random.Random(0), None
+        )
         findings = unbroken.run()
         if findings:
-            raise RuntimeError(f"the unbroken crawl of {self.flavour.name!r} is not right: {findings}")
+            raise RuntimeError(
+                f"the unbroken crawl of {self.flavour.name!r} is not right: {findings}"
+            )
         rows = {
-            name: list(map(tuple, unbroken.output[name])) for name in ("rows", "believed") if name in unbroken.output
+            name: list(map(tuple, unbroken.output[name]))
+            for name in ("rows", "believed")
+            if name in unbroken.output
         }
         self.output = {**unbroken.output, **rows}
         return self
@@ -199,14 +224,18 @@ class Ground:
 
     def log_since(self, start_s: float) -> RequestLog:
         """The requests that began at `start_s` or later."""
-        return RequestLog([request for request in self.serving.log().requests if request.start >= start_s])
+        return RequestLog(
+            [request for request in self.serving.log().requests if request.start >= start_s]
+        )
 
     def heard(self) -> float:
         """The time, once the server has read what reached it before: a request may wait there longer than its process.
 
         Its log would say that the process had died before it asked.
         """
-        with socket.create_connection((self.flavour.web.addresses()[0], self.serving.port)) as connection:
+        with socket.create_connection(
+            (self.flavour.web.addresses()[0], self.serving.port)
+        ) as connection:
             connection.shutdown(socket.SHUT_WR)
             while connection.recv(1024):
                 pass
@@ -215,7 +244,10 @@ class Ground:
     def delays(self) -> dict[str, float]:
         """The delay in seconds that each host's robots.txt asks for."""
         port = self.serving.port
-        return {f"{host}:{port}": self.flavour.web.delay_s(host) for host in self.flavour.web.addresses()}
+        return {
+            f"{host}:{port}": self.flavour.web.delay_s(host)
+            for host in self.flavour.web.addresses()
+        }
 
 
 @dataclass
@@ -253,7 +285,9 @@ class Round:
         self.disk = Disk(self.directory / "crawl", self.directory / "power") if self.power else None
         self.done: list[Task] = []
         self.crawl_deaths: list[tuple[float, float]] = []
-        self.fork_server = not self.killer or not self.odd or self.power or self.rng.random() >= STARTED_AS_ALWAYS
+        self.fork_server = (
+            not self.killer or not self.odd or self.power or self.rng.random() >= STARTED_AS_ALWAYS
+        )
 
     @property
     def killed(self) -> int:
@@ -264,7 +298,9 @@ class Round:
         """Crawl to the end, then check; returns the findings."""
         shutil.rmtree(self.directory, ignore_errors=True)
         (self.directory / "crawl").mkdir(parents=True)
-        self.python = python_of(self.directory / "python", "import tests.pythons; tests.pythons.wait_for_nothing()")
+        self.python = python_of(
+            self.directory / "python", "import tests.pythons; tests.pythons.wait_for_nothing()"
+        )
         if self.disk:
             self.disk.settle()
         begin_again(self.ground.serving)
@@ -293,10 +329,18 @@ class Round:
             if iteration > MOST_ITERATIONS:
                 raise BrokenRoundError(f"the crawl did not end in {MOST_ITERATIONS} iterations")
             if self._is_last(run, iteration):
-                queued = [self._task(Task("settle", run, node=node))["queue"] for node in self._nodes()]
+                queued = [
+                    self._task(Task("settle", run, node=node))["queue"] for node in self._nodes()
+                ]
                 if not any(queued):
                     break
-        for kind in ("maintain_keys", "export", "linker", "finalizer", *self.ground.flavour.derived):
+        for kind in (
+            "maintain_keys",
+            "export",
+            "linker",
+            "finalizer",
+            *self.ground.flavour.derived,
+        ):
             self._task(Task(kind, run))
 
     def _rounds_of_requisites(self, run: str) -> None:
@@ -320,7 +364,9 @@ class Round:
         for task in tasks[:stop]:
             self._task(task)
         if self.rng.random() < 0.7:  # in the middle of it
-            self._attempt(tasks[stop], self.killer.next(tasks[stop].kind, 0) if self.killer else None)
+            self._attempt(
+                tasks[stop], self.killer.next(tasks[stop].kind, 0) if self.killer else None
+            )
 
     def _is_last(self, run: str, iteration: int) -> bool:
         """Have an iteration done; whether nothing was taken, or, where lists say so, nothing was due."""
@@ -393,7 +439,9 @@ class Round:
             self.killer.died(task.kind, ended, kill)
         if self.disk and (ended.killed or (kill and self.rng.random() < DARK_AFTERWARDS)):
             loss = self.rng.choice(list(Loss))
-            self.story += [f"  power: {loss}: {line}" for line in self.disk.lose_power(loss, self.rng)]
+            self.story += [
+                f"  power: {loss}: {line}" for line in self.disk.lose_power(loss, self.rng)
+            ]
         return ended
 
     def _begin(self, task: Task, kill: Kill | None) -> Attempt:
@@ -410,7 +458,11 @@ class Round:
                 sys.executable = self.python
 
         return Attempt(
-            lambda: task.call(self.config), self.directory, kill, prepare=prepare, fork_server=self.fork_server
+            lambda: task.call(self.config),
+            self.directory,
+            kill,
+            prepare=prepare,
+            fork_server=self.fork_server,
         )
 
     def _note(self, task: Task, ended: Ended, kill: Kill | None, *, beside: bool = False) -> None:
@@ -420,8 +472,12 @@ class Round:
             self.at_steps[task.kind] += bool(kill and kill.step) and not beside
             if task.kind in ("crawl", "settle"):
                 # Next to another attempt, that one may have gone on before this one's end was seen.
-                self.crawl_deaths.append((ended.start if beside else ended.end, self.ground.heard()))
-        self.story.append(f"{task}: {'killed after ' + last if ended.killed else ended.error or 'done'}")
+                self.crawl_deaths.append(
+                    (ended.start if beside else ended.end, self.ground.heard())
+                )
+        self.story.append(
+            f"{task}: {'killed after ' + last if ended.killed else ended.error or 'done'}"
+        )
         if ended.unexpected:
             raise BrokenRoundError(f"{task}: {ended.unexpected}")
 
@@ -452,7 +508,9 @@ class Round:
         self.refetched, findings = checks.refetched(log, self.crawl_deaths)
         if not self.power:  # a loss of power takes the last seconds' records
             self.findings += findings
-        self.findings += checks.polite(log, flavour.delay_s, self.ground.delays(), self.crawl_deaths)
+        self.findings += checks.polite(
+            log, flavour.delay_s, self.ground.delays(), self.crawl_deaths
+        )
 
 
 class BrokenRoundError(Exception):
@@ -463,14 +521,20 @@ def look_at(config: Config, ground: Ground) -> tuple[list[str], dict[str, Any]]:
     """Findings, and what later rounds are compared with."""
     result = Result(config, export="out")
     has_crawldb = config.order.has_crawldb
-    doubles = ground.flavour.routing == "local"  # I2 has an exception for intakes that are killed there
+    doubles = (
+        ground.flavour.routing == "local"
+    )  # I2 has an exception for intakes that are killed there
     findings: list[str] = []
     derived = checks.derived(result)  # before a CrawlDb is made again
     looks: Sequence[Callable[[], Any]] = (
         lambda: checks.visited(result, ground.truth, doubles=doubles),
         lambda: checks.retried(result),
         lambda: checks.segments(result),
-        lambda: checks.table(result, ground.output) if has_crawldb else checks.keys(result, ground.truth),
+        lambda: (
+            checks.table(result, ground.output)
+            if has_crawldb
+            else checks.keys(result, ground.truth)
+        ),
         lambda: checks.nothing_left(result),
         lambda: checks.same_output(result, ground.output, doubles=doubles) if ground.output else (),
         lambda: checks.same_derived(derived, ground.output["derived"]) if ground.output else (),

@@ -19,7 +19,18 @@ from crawl_lib.terms import update_terms
 
 OF_LINKS = ("invert_links", "link_rank", "rank")
 """What follows from links, with `frontier.order: fifo` too."""
-OF_SCORES = (*OF_LINKS, "score", "near", "duplicates", "text", "index", "commoncrawl", "graphs", "captures", "terms")
+OF_SCORES = (
+    *OF_LINKS,
+    "score",
+    "near",
+    "duplicates",
+    "text",
+    "index",
+    "commoncrawl",
+    "graphs",
+    "captures",
+    "terms",
+)
 KINDS = (
     *("inject", "generate", "crawl", "commit", "update", "settle"),
     *("maintain_keys", "export", "linker", "finalizer"),
@@ -38,7 +49,9 @@ class Task:
     node: str = ""
 
     def __str__(self) -> str:
-        return " ".join(str(word) for word in (self.run, self.kind, self.iteration or "", self.node) if word)
+        return " ".join(
+            str(word) for word in (self.run, self.kind, self.iteration or "", self.node) if word
+        )
 
     def call(self, config: Config) -> dict[str, Any]:
         """Do it, with the code that Airflow's operators, or the command line, call."""
@@ -46,8 +59,12 @@ class Task:
         calls: dict[str, Callable[[Stores], dict[str, Any]]] = {
             "inject": lambda stores: stages.inject(stores, run_id=run, seeds=self.seeds),
             "generate": lambda stores: stages.generate(stores, run_id=run, iteration=iteration),
-            "crawl": lambda stores: stages.crawl_node(stores, run_id=run, iteration=iteration, node=node),
-            "commit": lambda stores: stages.commit_iteration(stores, run_id=run, iteration=iteration),
+            "crawl": lambda stores: stages.crawl_node(
+                stores, run_id=run, iteration=iteration, node=node
+            ),
+            "commit": lambda stores: stages.commit_iteration(
+                stores, run_id=run, iteration=iteration
+            ),
             "update": stages.update_crawldb,
             "settle": lambda stores: stages.settle_node(stores, node=node),
             "maintain_keys": stages.maintain_keys,

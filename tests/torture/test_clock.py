@@ -49,8 +49,12 @@ for number, jump in enumerate(jumps, start=1):
 @pytest.mark.parametrize(
     "jumps",
     [
-        pytest.param((0, -TEN_HOURS_S, -TEN_HOURS_S, -TEN_HOURS_S, -TEN_HOURS_S, -TEN_HOURS_S), id="set back"),
-        pytest.param((0, TEN_HOURS_S, TEN_HOURS_S, TEN_HOURS_S, TEN_HOURS_S, TEN_HOURS_S), id="set forward"),
+        pytest.param(
+            (0, -TEN_HOURS_S, -TEN_HOURS_S, -TEN_HOURS_S, -TEN_HOURS_S, -TEN_HOURS_S), id="set back"
+        ),
+        pytest.param(
+            (0, TEN_HOURS_S, TEN_HOURS_S, TEN_HOURS_S, TEN_HOURS_S, TEN_HOURS_S), id="set forward"
+        ),
         pytest.param((TEN_HOURS_S, 0, -TEN_HOURS_S, TEN_HOURS_S, -TEN_HOURS_S, 0), id="to and fro"),
     ],
 )
@@ -70,7 +74,9 @@ def test_a_clock_that_jumps_while_pages_are_fetched(jumps: tuple[int, ...], tmp_
     result = Result(config)
     assert set(result.visited()) == set(truth.visits)
     assert set(result.visited().values()) == {1}
-    assert [manifest["iteration"] for manifest in result.manifests()] == list(range(1, len(jumps) + 1))
+    assert [manifest["iteration"] for manifest in result.manifests()] == list(
+        range(1, len(jumps) + 1)
+    )
     check_counts(result)
     check_warcs(result)
     assert set(log.counts().values()) == {1}

@@ -38,7 +38,9 @@ CRAWL = Task("crawl", "run", iteration=2, node="node-0")
 @pytest.fixture
 def config(serving: Serving, tmp_path: Path) -> Config:
     """A crawl whose second iteration has begun; its batch is most of the web."""
-    config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0}, segment={"sync_interval_s": 0.0})
+    config = make_config(
+        tmp_path, nodes=1, fetch={"host_delay_s": 0.0}, segment={"sync_interval_s": 0.0}
+    )
     stages.inject(open_stores(config), run_id="run", seeds=serving.seeds[0])
     run_iteration(config, "run", 1)
     start_iteration(open_stores(config), run_id="run", iteration=2)
@@ -82,7 +84,12 @@ FAULTS: list[tuple[Callable[..., None], tuple[Any, ...], str, str]] = [
     ids=[f"{fault.__name__}-{'-'.join(map(str, arguments))}" for fault, arguments, _, _ in FAULTS],
 )
 def test_a_fault_is_named_and_the_next_attempt_does_the_rest(
-    fault: Callable[..., None], arguments: Any, kind: str, says: str, config: Config, serving: Serving
+    fault: Callable[..., None],
+    arguments: Any,
+    kind: str,
+    says: str,
+    config: Config,
+    serving: Serving,
 ) -> None:
     before = serving.log().counts()
     failed = attempt(CRAWL, config, fault, *arguments)
@@ -94,12 +101,19 @@ def test_a_fault_is_named_and_the_next_attempt_does_the_rest(
 
 
 @pytest.mark.parametrize("size_bytes", [0, 100, 1_000, 4_000])
-def test_a_disk_that_takes_no_more_whoever_writes(size_bytes: int, config: Config, serving: Serving) -> None:
+def test_a_disk_that_takes_no_more_whoever_writes(
+    size_bytes: int, config: Config, serving: Serving
+) -> None:
     """The queue's files, the WARC, Arrow's and Parquet's files, SQLite: none may end in anything but a clear error."""
     before = serving.log().counts()
     kind, text = attempt(CRAWL, config, small_files, size_bytes)
     assert kind != "done", "nothing was refused, so nothing was tested"
-    assert any(place in text for place in (config.queue.local_dir, config.dfs_primary, *config.key_storage.servers))
-    if not run_iteration(config, "run", 2)["taken"]:  # no key server answered, so all was left undecided
+    assert any(
+        place in text
+        for place in (config.queue.local_dir, config.dfs_primary, *config.key_storage.servers)
+    )
+    if not run_iteration(config, "run", 2)[
+        "taken"
+    ]:  # no key server answered, so all was left undecided
         run_iteration(config, "run", 3)
     assert_whole(config, serving, before)

@@ -50,7 +50,9 @@ def test_connections_cut_in_the_middle_of_batches(
                     break
                 except KrakeError as error:
                     errors.append(str(error))
-            if not taken and stages.settle_node(open_stores(config), node="node-0")["queue"] + waiting(config):
+            if not taken and stages.settle_node(open_stores(config), node="node-0")[
+                "queue"
+            ] + waiting(config):
                 taken = 1
         truth, asked = serving.truth(), serving.log().counts()
         with open_stores(config).keys() as store:

@@ -17,7 +17,11 @@ FOUND = {
     "move_forgotten_early": (("--steps",), "QueueError"),
     "key_first": (("--steps",), "I1: lost: http://"),
     "passed_over_lost": ((5, "--flavours", PASSING), "I1: lost: http://"),
-    "other_runs": (("--steps", "--flavours", PASSING), "I1: lost: http://", "the crawl did not end"),
+    "other_runs": (
+        ("--steps", "--flavours", PASSING),
+        "I1: lost: http://",
+        "the crawl did not end",
+    ),
     "failure_not_put_back": ((5, "--flavours", PASSING), "I2: a final row is not the last one"),
     "retries_forgotten": ((5, "--flavours", PASSING), "the crawl did not end"),
     "failures_final": ((5, "--flavours", PASSING), "I1: outcomes: "),
@@ -34,7 +38,11 @@ def harness() -> Iterator[Harness]:
 @pytest.mark.parametrize("plant", sorted(PLANTS))
 def test_a_planted_mistake_is_found(plant: str, harness: Harness) -> None:
     options, *signs = FOUND[plant]
-    for seed in (1, 2, 3):  # some show only where a kill falls together with the time at which a page is due
+    for seed in (
+        1,
+        2,
+        3,
+    ):  # some show only where a kill falls together with the time at which a page is due
         asked = ("--flavours", USUAL, *options, "--plant", plant, "--until-found", "--seed", seed)
         code, output = harness.torture(*asked)
         if code:

@@ -49,14 +49,18 @@ def test_killed_at_95_percent_does_the_other_5(serving: Serving, tmp_path: Path)
     assert taken >= 40
     done = taken * 95 // 100
     before = serving.log().counts()
-    attempt(Task("crawl", "run", iteration=ROUNDS, node="node-0"), config, dying_worker, done + 1, 137)
+    attempt(
+        Task("crawl", "run", iteration=ROUNDS, node="node-0"), config, dying_worker, done + 1, 137
+    )
     first = serving.log().counts() - before
     assert first.total() == done + 1, "the last one was in flight"
     counts = run_iteration(config, "run", ROUNDS)
     second = serving.log().counts() - before - first
     assert second.total() == taken - done
     assert counts["pages"] == counts["taken"] == taken
-    assert set(Result(config).visited()) == set(serving.truth(options=TruthOptions(rounds=ROUNDS)).visits)
+    assert set(Result(config).visited()) == set(
+        serving.truth(options=TruthOptions(rounds=ROUNDS)).visits
+    )
 
 
 def start_by_hand(config: Config, directory: Path) -> subprocess.Popen[bytes]:
@@ -74,7 +78,9 @@ def test_a_fetching_process_goes_with_its_parent_even_where_it_was_stopped(
     stopped: str, serving: Serving, tmp_path: Path
 ) -> None:
     """Else it would hold the node's lock for ever (SIGSTOP: by a debugger or container), or write next to others."""
-    quick = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0}, queue={"lock_timeout_s": 60})
+    quick = make_config(
+        tmp_path, nodes=1, fetch={"host_delay_s": 0.0}, queue={"lock_timeout_s": 60}
+    )
     begin(serving, quick)
     before = serving.log().counts().total()
     slow = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.2}, queue={"lock_timeout_s": 60})
@@ -96,4 +102,7 @@ def test_a_fetching_process_goes_with_its_parent_even_where_it_was_stopped(
     assert counts["pages"] == counts["taken"]
     asked = serving.log().counts()
     assert sum(count > 1 for count in asked.values()) <= 1
-    assert not Path(f"/proc/{worker}").exists() or "Z" in Path(f"/proc/{worker}/stat").read_text().split()[2]
+    assert (
+        not Path(f"/proc/{worker}").exists()
+        or "Z" in Path(f"/proc/{worker}/stat").read_text().split()[2]
+    )

@@ -72,7 +72,9 @@ def test_parts_come_back_from_their_bytes_alone(parts: dict[str, list[QueuedUrl]
 
 def _part(count: int = 30_000) -> tuple[bytes, OutlinkPart]:
     file = io.BytesIO()
-    part = OutlinkWriter(file).add_part("n", (encode_line(QueuedUrl(f"http://a.test/{n}")) for n in range(count)))
+    part = OutlinkWriter(file).add_part(
+        "n", (encode_line(QueuedUrl(f"http://a.test/{n}")) for n in range(count))
+    )
     return file.getvalue(), part
 
 

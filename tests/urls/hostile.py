@@ -19,7 +19,20 @@ _ALPHABETS = (
     "%3A%2F",
 )
 _WORDS = (
-    *("sess", "session_id", "jsessionid=", "sid=", "s=", "zenid=", "(S(", "))", "date=", "month=", "2031-05-12", "may"),
+    *(
+        "sess",
+        "session_id",
+        "jsessionid=",
+        "sid=",
+        "s=",
+        "zenid=",
+        "(S(",
+        "))",
+        "date=",
+        "month=",
+        "2031-05-12",
+        "may",
+    ),
     *("time=123456789", "y=2031", "calendar", "page", "0", "a1", "=", "-", "_", ".", "%3B", "~"),
 )
 
@@ -55,7 +68,11 @@ class Habit:
         last = f"{self._mark or '/'}{next(self._numbers):x}"
         parts, left = list[str](), length
         while left > 0:
-            parts.append(parts[0] if self._repeats and parts else _piece(choose, min(self._part, left), self._mark))
+            parts.append(
+                parts[0]
+                if self._repeats and parts
+                else _piece(choose, min(self._part, left), self._mark)
+            )
             left -= len(parts[-1]) + 1
         return begin + (self._mark or "/").join(parts) + last
 

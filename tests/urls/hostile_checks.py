@@ -35,7 +35,11 @@ def compare(shape: Shape, seed: int, *, texts: int) -> None:
         assert found == answer(lambda url=url: old_canonical.canonicalize(url)), (seed, url)
         assert found.startswith("refused") or canonicalize(found) == found, (seed, url)
         expected = answer(lambda base=base, href=href: resolve(base, href))
-        assert expected == answer(lambda base=base, href=href: old_canonical.resolve(base, href)), (seed, base, href)
+        assert expected == answer(lambda base=base, href=href: old_canonical.resolve(base, href)), (
+            seed,
+            base,
+            href,
+        )
         (target,) = resolved(resolver, base, [href])
         assert (target.url or f"refused: {target.rejection}") == expected, (seed, base, href)
 
@@ -49,7 +53,9 @@ def _canonical(shape: Shape, seed: int) -> Callable[[int], Callable[[], object]]
     def work(size: int) -> Callable[[], object]:
         rng = Random(seed)
         texts = [shape.url(rng, size)]
-        return lambda: [answer(lambda text=text: canonicalize(text, max_length_chars=SIZE)) for text in texts]
+        return lambda: [
+            answer(lambda text=text: canonicalize(text, max_length_chars=SIZE)) for text in texts
+        ]
 
     return work
 

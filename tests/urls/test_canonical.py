@@ -104,7 +104,10 @@ def table() -> list[tuple[str, str]]:
     text = (ROOT / "docs" / "urls.md").read_text("utf-8")
     match = re.search(r"<!-- urls:begin -->(.*)<!-- urls:end -->", text, re.DOTALL)
     assert match, "docs/urls.md has lost its table of URLs"
-    rows = [re.fullmatch(r"\| `(.+)` \| (?:`(.+)`|refused: (\w+)) \| .+ \|", row) for row in match[1].split("\n")]
+    rows = [
+        re.fullmatch(r"\| `(.+)` \| (?:`(.+)`|refused: (\w+)) \| .+ \|", row)
+        for row in match[1].split("\n")
+    ]
     return [(row[1], row[2] or row[3]) for row in rows if row]
 
 
@@ -156,7 +159,9 @@ def expected_of(href: str) -> str:
 
     def plain(text: str) -> str:
         return re.sub(
-            "%[0-9a-fA-F]{2}", lambda m: c if (c := chr(int(m[0][1:], 16))) in UNRESERVED else m[0].upper(), text
+            "%[0-9a-fA-F]{2}",
+            lambda m: c if (c := chr(int(m[0][1:], 16))) in UNRESERVED else m[0].upper(),
+            text,
         )
 
     query = parts["search"] if parts["search"] != "?" else ""
@@ -175,7 +180,9 @@ DIVERGENCES = {
 
 def whatwg_cases() -> list[dict[str, str]]:
     if not WHATWG.exists():
-        pytest.skip("shared/testdata/urls is not there: third-party data that is not part of the project")
+        pytest.skip(
+            "shared/testdata/urls is not there: third-party data that is not part of the project"
+        )
     return [case for case in json.loads(WHATWG.read_text("utf-8")) if isinstance(case, dict)]
 
 
@@ -219,7 +226,9 @@ def test_length_is_that_of_the_canonical_form() -> None:
 def test_escapes_that_stay_cost_no_call_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """A link of 16,000 characters beyond ASCII becomes 64,000 escapes before its length is known."""
     calls = []
-    monkeypatch.setattr(canonical, "_replace_escape", lambda match: calls.append(match) or match[0].upper())
+    monkeypatch.setattr(
+        canonical, "_replace_escape", lambda match: calls.append(match) or match[0].upper()
+    )
     assert canonicalize("http://a.test/\u65e5?%E3%83") == "http://a.test/%E6%97%A5?%E3%83"
     assert not calls
     assert canonicalize("http://a.test/%e3%8a") == "http://a.test/%E3%8A"

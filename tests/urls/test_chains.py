@@ -11,16 +11,25 @@ from hypothesis import strategies as st
 
 from crawl_lib.config import ChainsConfig, Config, StepConfig, UrlsConfig
 from crawl_lib.errors import ConfigError
-from crawl_lib.urls import Chain, LinkResolver, Rejection, Scope, UrlFilter, canonicalize, host_of, key_of
+from crawl_lib.urls import (
+    Chain,
+    LinkResolver,
+    Rejection,
+    Scope,
+    UrlFilter,
+    canonicalize,
+    host_of,
+    key_of,
+)
 from crawl_lib.urls.chains import MAX_PASSES
 from tests.urls.resolved import resolved
 from tests.urls.test_rule_files import DEFAULT_XML
 
 HOSTS = ("a.test", "www.a.test", "b.test", "c.test:8080", "xn--bcher-kva.de", "[::1]")
 PATHS = st.text("ab/.;=?&%-0(S)1", max_size=30)
-URLS = st.builds("{}://{}/{}".format, st.sampled_from(["http", "https"]), st.sampled_from(HOSTS), PATHS).map(
-    canonicalize
-)
+URLS = st.builds(
+    "{}://{}/{}".format, st.sampled_from(["http", "https"]), st.sampled_from(HOSTS), PATHS
+).map(canonicalize)
 
 
 def replacement(pattern: str, text: str) -> str:
@@ -40,7 +49,11 @@ STEPS = [
     StepConfig("regex", None, DEFAULT_XML),
     StepConfig("regex", None, xml(replacement("a", "b"), replacement("bb", "a"))),  # a circle
     StepConfig("regex", None, xml(replacement("a$", "aa"))),  # grows without end
-    StepConfig("regex", None, xml(replacement("^http://b[.]test/(b)", "ftp:$1"), replacement("[(]", "%28%2e"))),
+    StepConfig(
+        "regex",
+        None,
+        xml(replacement("^http://b[.]test/(b)", "ftp:$1"), replacement("[(]", "%28%2e")),
+    ),
 ]
 
 
@@ -50,7 +63,9 @@ def chain_of(*steps: StepConfig, scope: Scope = Scope.OUTLINK, **options: Any) -
 
 @settings(max_examples=400, deadline=None)
 @given(URLS, st.lists(st.sampled_from(STEPS), max_size=4))
-def test_a_normalised_url_is_canonical_and_stays_as_it_is(url: str, steps: list[StepConfig]) -> None:
+def test_a_normalised_url_is_canonical_and_stays_as_it_is(
+    url: str, steps: list[StepConfig]
+) -> None:
     chain = chain_of(*steps)
     result = chain.normalize(url)
     assert canonicalize(result) == result
@@ -60,7 +75,9 @@ def test_a_normalised_url_is_canonical_and_stays_as_it_is(url: str, steps: list[
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(URLS, max_size=5), st.sampled_from(STEPS))
-def test_a_link_leads_to_its_normalised_url_by_that_ones_key(urls: list[str], step: StepConfig) -> None:
+def test_a_link_leads_to_its_normalised_url_by_that_ones_key(
+    urls: list[str], step: StepConfig
+) -> None:
     chain = chain_of(step)
     plain = resolved(LinkResolver(), "http://a.test/dir/", urls)
     found = resolved(LinkResolver(normalize=chain.normalize), "http://a.test/dir/", urls)
@@ -71,7 +88,9 @@ def test_a_link_leads_to_its_normalised_url_by_that_ones_key(urls: list[str], st
 
 def test_rules_that_lead_in_a_circle_have_one_end() -> None:
     chain = chain_of(StepConfig("hosts", None, "b.test a.test\na.test b.test"))
-    assert {chain.normalize(f"http://{host}/x") for host in ("a.test", "b.test")} == {"http://a.test/x"}
+    assert {chain.normalize(f"http://{host}/x") for host in ("a.test", "b.test")} == {
+        "http://a.test/x"
+    }
     assert not chain.errors
 
 
@@ -80,7 +99,9 @@ def test_rules_without_an_end_leave_the_url_as_it_was_and_are_counted() -> None:
     assert chain.normalize("http://a.test/") == "http://a.test/"
     assert chain.errors == {"normalizers: no end": 1}
     long = chain_of(StepConfig("regex", None, xml(replacement("/(a*)b", "/$1a"))))
-    assert long.normalize("http://a.test/" + "b" * (MAX_PASSES - 1)) == "http://a.test/" + "a" * (MAX_PASSES - 1)
+    assert long.normalize("http://a.test/" + "b" * (MAX_PASSES - 1)) == "http://a.test/" + "a" * (
+        MAX_PASSES - 1
+    )
 
 
 def test_a_step_that_makes_no_url_is_passed_over_and_counted_and_the_others_work() -> None:
@@ -97,12 +118,18 @@ def test_a_step_that_raises_drops_no_url(monkeypatch: pytest.MonkeyPatch) -> Non
     def broken(*_: object) -> str:
         raise RuntimeError("no")
 
-    monkeypatch.setitem(__import__("crawl_lib.urls.chains", fromlist=["x"]).NORMALIZERS, "basic", lambda _: broken)
-    monkeypatch.setitem(__import__("crawl_lib.urls.chains", fromlist=["x"]).FILE_FILTERS, "domain", lambda _: broken)
+    monkeypatch.setitem(
+        __import__("crawl_lib.urls.chains", fromlist=["x"]).NORMALIZERS, "basic", lambda _: broken
+    )
+    monkeypatch.setitem(
+        __import__("crawl_lib.urls.chains", fromlist=["x"]).FILE_FILTERS, "domain", lambda _: broken
+    )
     config = UrlsConfig(
         scope="any",
         normalizers=ChainsConfig((StepConfig("basic"), StepConfig("query"))),
-        filters=ChainsConfig((StepConfig("domain", None, "x"), StepConfig("prefix", None, "http://a.test/?a"))),
+        filters=ChainsConfig(
+            (StepConfig("domain", None, "x"), StepConfig("prefix", None, "http://a.test/?a"))
+        ),
     )
     judge = UrlFilter(config, ())
     assert judge.chain.normalize("http://a.test/?b&a") == "http://a.test/?a&b"
@@ -131,17 +158,24 @@ def test_seeds_have_the_chain_of_inject_and_links_that_of_outlink(config: Config
     urls = UrlsConfig(scope="any", filters=ChainsConfig((), inject=of_file))
     assert UrlFilter(urls, ()).verdict("http://a.test/?x", "a.test", 0) == (False, Rejection.FILTER)
     assert UrlFilter(urls, ()).first_rule("http://a.test/?x", "a.test") == "of.txt:1 -[?]"
-    assert UrlFilter(urls, (), config.traps).verdict("http://a.test/?x", "a.test", 1) == (True, "accepted")
+    assert UrlFilter(urls, (), config.traps).verdict("http://a.test/?x", "a.test", 1) == (
+        True,
+        "accepted",
+    )
     swapped = dataclasses.replace(urls, filters=ChainsConfig(of_file, inject=()))
     assert UrlFilter(swapped, ()).verdict("http://a.test/?x", "a.test", 0) == (True, "accepted")
-    assert UrlFilter(swapped, (), config.traps).verdict("http://a.test/?x", "a.test", 1) == (False, Rejection.FILTER)
+    assert UrlFilter(swapped, (), config.traps).verdict("http://a.test/?x", "a.test", 1) == (
+        False,
+        Rejection.FILTER,
+    )
 
 
 def test_a_plus_rule_does_not_bring_back_what_a_filter_rejects() -> None:
     from crawl_lib.config import RuleConfig  # noqa: PLC0415
 
     urls = UrlsConfig(
-        rules=(RuleConfig("+", "regex", "."),), filters=ChainsConfig((StepConfig("prefix", None, "https:"),))
+        rules=(RuleConfig("+", "regex", "."),),
+        filters=ChainsConfig((StepConfig("prefix", None, "https:"),)),
     )
     assert UrlFilter(urls, ()).verdict("http://a.test/", "a.test", 0) == (False, Rejection.FILTER)
 
@@ -151,7 +185,8 @@ def test_what_is_wrong_is_told_for_all_scopes_at_once_each_line_once() -> None:
 
     bad, worse = StepConfig("regex", "/a.txt", "x\ny\n"), StepConfig("suffix", "/b.txt", "x\n")
     urls = UrlsConfig(
-        filters=ChainsConfig((bad, worse), index=(worse, bad)), normalizers=ChainsConfig(crawldb=(worse,))
+        filters=ChainsConfig((bad, worse), index=(worse, bad)),
+        normalizers=ChainsConfig(crawldb=(worse,)),
     )
     with pytest.raises(ConfigError) as raised:
         require_chains(urls)

@@ -29,17 +29,33 @@ def verdict(
 @pytest.mark.parametrize(
     ("text", "matching", "others"),
     [
-        ("- regex \\.(zip|iso)$", ["http://a/x.zip", "http://a/?x.iso"], ["http://a/x.zip?y", "http://a/zip"]),
+        (
+            "- regex \\.(zip|iso)$",
+            ["http://a/x.zip", "http://a/?x.iso"],
+            ["http://a/x.zip?y", "http://a/zip"],
+        ),
         ("- regex ^http://a/[0-9]", ["http://a/1"], ["http://b/http://a/1", "http://a/x1"]),
         (
             "- domain example.org",
             ["http://example.org/", "http://a.example.org:8080/"],
             ["http://myexample.org/", "http://example.org.a/"],
         ),
-        ("- domain Bücher.example", ["http://www.xn--bcher-kva.example/"], ["http://bcher-kva.example/"]),
+        (
+            "- domain Bücher.example",
+            ["http://www.xn--bcher-kva.example/"],
+            ["http://bcher-kva.example/"],
+        ),
         ("- domain 127.0.0.1", ["http://127.0.0.1/"], ["http://127.0.0.11/"]),
-        ("- prefix http://a/private/", ["http://a/private/x"], ["http://a/private", "https://a/private/x"]),
-        ("- suffix .exe", ["http://a/x.exe", "http://a/x.exe?y=z"], ["http://a/?x.exe", "http://a/x.exe/"]),
+        (
+            "- prefix http://a/private/",
+            ["http://a/private/x"],
+            ["http://a/private", "https://a/private/x"],
+        ),
+        (
+            "- suffix .exe",
+            ["http://a/x.exe", "http://a/x.exe?y=z"],
+            ["http://a/?x.exe", "http://a/x.exe/"],
+        ),
     ],
 )
 def test_each_kind(text: str, matching: list[str], others: list[str]) -> None:
@@ -51,9 +67,18 @@ def test_each_kind(text: str, matching: list[str], others: list[str]) -> None:
 
 
 def test_first_match_wins() -> None:
-    assert verdict("http://a/x", ["+ prefix http://a/x", "- prefix http://a/"]) == (True, "+ prefix http://a/x")
-    assert verdict("http://a/x", ["- prefix http://a/", "+ prefix http://a/x"]) == (False, Rejection.RULE)
-    assert verdict("http://a/y", ["+ prefix http://a/x", "- prefix http://a/"]) == (False, Rejection.RULE)
+    assert verdict("http://a/x", ["+ prefix http://a/x", "- prefix http://a/"]) == (
+        True,
+        "+ prefix http://a/x",
+    )
+    assert verdict("http://a/x", ["- prefix http://a/", "+ prefix http://a/x"]) == (
+        False,
+        Rejection.RULE,
+    )
+    assert verdict("http://a/y", ["+ prefix http://a/x", "- prefix http://a/"]) == (
+        False,
+        Rejection.RULE,
+    )
 
 
 @pytest.mark.parametrize(
@@ -75,8 +100,14 @@ def test_scope(scope: str, inside: str, accepted: list[bool]) -> None:
 
 def test_a_plus_rule_reaches_beyond_the_scope_but_not_beyond_the_depth() -> None:
     rules = ["+ domain b.example"]
-    assert verdict("http://b.example/", rules, scope="hosts", hosts=("a.example",)) == (True, "+ domain b.example")
-    assert verdict("http://c.example/", rules, scope="hosts", hosts=("a.example",)) == (False, Rejection.SCOPE)
+    assert verdict("http://b.example/", rules, scope="hosts", hosts=("a.example",)) == (
+        True,
+        "+ domain b.example",
+    )
+    assert verdict("http://c.example/", rules, scope="hosts", hosts=("a.example",)) == (
+        False,
+        Rejection.SCOPE,
+    )
     assert verdict("http://b.example/", rules, depth=3, max_depth=2) == (False, Rejection.DEPTH)
 
 
@@ -90,8 +121,17 @@ def test_depth() -> None:
 def test_the_depth_of_the_path() -> None:
     """Of discovered URLs: a seed may lie as deep as it likes."""
     config = UrlsConfig(scope="any", rules=(rule("+ regex ."),))
-    limited, of_seeds = UrlFilter(config, (), TrapsConfig(max_path_segments=3)), UrlFilter(config, ())
-    for url in ("http://a/", "http://a/1/2/3", "http://a/1/2/3/", "http://a/1/2/3?q=/4/5/6", "http://a//2/3"):
+    limited, of_seeds = (
+        UrlFilter(config, (), TrapsConfig(max_path_segments=3)),
+        UrlFilter(config, ()),
+    )
+    for url in (
+        "http://a/",
+        "http://a/1/2/3",
+        "http://a/1/2/3/",
+        "http://a/1/2/3?q=/4/5/6",
+        "http://a//2/3",
+    ):
         assert limited.verdict(url, "a", 9) == (True, "+ regex .")
     for url in ("http://a/1/2/3/4", "http://a/1/2/3/4/?q", "http://a/////"):
         assert limited.verdict(url, "a", 0) == (False, Rejection.PATH_DEPTH)
@@ -99,7 +139,10 @@ def test_the_depth_of_the_path() -> None:
 
 
 def test_the_scope_is_of_the_hosts_domains() -> None:
-    given = UrlFilter(UrlsConfig(scope="domains", rules=(rule("- suffix .exe"),)), ["www.example.org", "example.com"])
+    given = UrlFilter(
+        UrlsConfig(scope="domains", rules=(rule("- suffix .exe"),)),
+        ["www.example.org", "example.com"],
+    )
     assert given.verdict("http://a.example.org/", "a.example.org", 0) == (True, "accepted")
     assert given.verdict("http://example.net/", "example.net", 0) == (False, Rejection.SCOPE)
     assert given.verdict("http://example.com/x.exe", "example.com", 0) == (False, Rejection.RULE)

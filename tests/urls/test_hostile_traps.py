@@ -55,7 +55,11 @@ def cost(work: Callable[[bytes], object], url: bytes) -> float:
 def assert_linear(url: bytes, half: bytes) -> None:
     for work in WORK:
         # What takes less than a millisecond for 32 KB is linear enough, and too short to be measured.
-        assert (whole := cost(work, url)) < max(2.5 * cost(work, half), 0.002), (work, url[:60], whole)
+        assert (whole := cost(work, url)) < max(2.5 * cost(work, half), 0.002), (
+            work,
+            url[:60],
+            whole,
+        )
 
 
 @pytest.mark.parametrize("made", SLOW, ids=lambda made: repr(made(18)))
@@ -76,7 +80,23 @@ def test_expressions_find_what_simpler_ones_found() -> None:
     assert faster in _SESSION
     session, simpler = re.compile(_SESSION), re.compile(_SESSION.replace(faster, simple))
     choose = random.Random(1)
-    words = ["sess", "ion", "_", "-", "id", "sid", "=", "1", "a", "abcd1234", ";", "&", "?", "/", "x"]
+    words = [
+        "sess",
+        "ion",
+        "_",
+        "-",
+        "id",
+        "sid",
+        "=",
+        "1",
+        "a",
+        "abcd1234",
+        ";",
+        "&",
+        "?",
+        "/",
+        "x",
+    ]
     for _ in range(20_000):
         text = "".join(choose.choices(words, k=choose.randrange(1, 14))).encode()
         assert _WITH_DIGIT.sub(b"#", text) == with_digit.sub(b"#", text)
@@ -107,7 +127,14 @@ def test_no_ordinary_url_of_a_forum_or_a_shop_is_one_too_many() -> None:
 
 
 def test_a_domain_is_counted_under_a_suffix_that_no_list_has_too() -> None:
-    names = ["x.farm.example", "a.b.farm.example", "farm.example", "www.example.co.uk", "a.github.io", "x.a.github.io"]
+    names = [
+        "x.farm.example",
+        "a.b.farm.example",
+        "farm.example",
+        "www.example.co.uk",
+        "a.github.io",
+        "x.a.github.io",
+    ]
     assert [budget_domain_of(name) for name in names] == [
         *["farm.example"] * 3,
         *["example.co.uk", "a.github.io", "a.github.io"],

@@ -55,7 +55,9 @@ WAYS: dict[str, Callable[[str, int], str]] = {
     "canonicalize": lambda text, longest: answer(
         lambda: canonicalize(f"http://a.example{text}", max_length_chars=longest)
     ),
-    "resolve": lambda text, longest: answer(lambda: resolve("http://a.example/", text, max_length_chars=longest)),
+    "resolve": lambda text, longest: answer(
+        lambda: resolve("http://a.example/", text, max_length_chars=longest)
+    ),
     "links": by_resolver,
 }
 
@@ -80,13 +82,18 @@ def test_a_long_label_that_is_not_ascii_is_not_encoded(kind: str) -> None:
         canonicalize(f"http://www.{host}.example/")
     assert caught.value.reason == Rejection.TOO_LONG
     work = {size: HOSTS[kind](Random(1), size) for size in (400, 800)}
-    assert ratio(lambda size: lambda: answer(lambda: canonicalize(f"//{work[size]}/")), 400) <= MOST_RATIO
+    assert (
+        ratio(lambda size: lambda: answer(lambda: canonicalize(f"//{work[size]}/")), 400)
+        <= MOST_RATIO
+    )
 
 
 def test_labels_that_are_not_ascii_count_one_by_one() -> None:
     label = "\u00fc" * 255
     assert len(canonicalize(f"http://{label}.{label}\u3002{label}%2E{label}/")) > 1000
-    assert canonicalize(f"http://{label}x@a.example/{label}") == f"http://a.example/{'%C3%BC' * 255}"
+    assert (
+        canonicalize(f"http://{label}x@a.example/{label}") == f"http://a.example/{'%C3%BC' * 255}"
+    )
     for host in (label + "x", f"a.{label}x.b", "%C3%BC" * 128, f"\thttp:\n//{label}x"):
         with pytest.raises(UrlError) as caught:
             resolve("https://a.example/", f"//{host}/" if "http" not in host else host)
@@ -95,7 +102,9 @@ def test_labels_that_are_not_ascii_count_one_by_one() -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("text", ["/{}", "/../{}", "data:,{}", "/%41{}", "?{}", "//b.example/{}", "/\t{}"])
+@pytest.mark.parametrize(
+    "text", ["/{}", "/../{}", "data:,{}", "/%41{}", "?{}", "//b.example/{}", "/\t{}"]
+)
 def test_a_raw_text_of_more_than_eight_times_the_length_is_not_read(way: str, text: str) -> None:
     long = text.format("../" * 6000)
     for href in (long, f"{long}#x"):
@@ -107,7 +116,9 @@ def test_eight_times_the_length_is_read_without_its_fragment() -> None:
         href = "/" + "./" * (count // 2) + "x" * (count % 2)
         for given in (href, f"{href}#{'y' * 50_000}", f"{href}# #"):
             for way in ("resolve", "links"):
-                assert WAYS[way](given, 2000) == ("http://a.example/x" if is_read else "refused: too_long")
+                assert WAYS[way](given, 2000) == (
+                    "http://a.example/x" if is_read else "refused: too_long"
+                )
     assert resolve("http://a.example/", "x #" + "y" * 50_000) == "http://a.example/x%20"
 
 
@@ -120,7 +131,10 @@ def test_a_base_of_many_folders_is_entered_in_linear_time() -> None:
 
 
 def test_aliases_of_a_host_with_many_labels_are_looked_up_in_linear_time() -> None:
-    rules = RuleText(StepConfig("hosts", rules="*.a.example b.example\n*.y.a.example c.example"), "urls.normalizers")
+    rules = RuleText(
+        StepConfig("hosts", rules="*.a.example b.example\n*.y.a.example c.example"),
+        "urls.normalizers",
+    )
     renamed = NORMALIZERS["hosts"](rules)
     assert renamed("http://x.y.a.example/z") == "http://b.example/z"
 

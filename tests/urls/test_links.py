@@ -97,7 +97,10 @@ def expected(base: str, href: str, limit: int = 2000) -> Target:
 @given(st.lists(st.tuples(st.sampled_from(BASES), st.lists(hrefs, max_size=4)), max_size=4))
 @example([("http://a.b/x", ["?q"]), ("http://a.b/y", ["?q"])])
 @example(
-    [("http://a.b/x", ["http:?q", "ht\ntp:?q", " ?q", " #f"]), ("http://a.b/y", ["http:?q", "ht\ntp:?q", " ?q", " #f"])]
+    [
+        ("http://a.b/x", ["http:?q", "ht\ntp:?q", " ?q", " #f"]),
+        ("http://a.b/y", ["http:?q", "ht\ntp:?q", " ?q", " #f"]),
+    ]
 )
 @example([("http://a.b/x", ["x #f", "x#f "])])
 @example(
@@ -136,7 +139,9 @@ def test_limit_of_length_also_for_plain_links() -> None:
 
 
 @given(st.sampled_from(BASES), hrefs, st.sampled_from(["", "#", "#y", "#y# ", "#" + "y" * 5000]))
-def test_an_answer_that_lasts_holds_for_all_pages_of_the_folder(base: str, href: str, fragment: str) -> None:
+def test_an_answer_that_lasts_holds_for_all_pages_of_the_folder(
+    base: str, href: str, fragment: str
+) -> None:
     resolver, query = LinkResolver(), base.find("?")
     folder = base[: base.rfind("/", 0, query if query >= 0 else len(base)) + 1]
     for other in (base, f"{folder}other", f"{folder}?query=/other"):
@@ -151,4 +156,9 @@ def test_an_answer_that_lasts_holds_for_all_pages_of_the_folder(base: str, href:
 def test_answers_about_long_references_do_not_last() -> None:
     resolver = LinkResolver()
     resolver.enter("http://a.b/")
-    assert [resolver.find(href)[1] for href in ("", "?x", "x", "data:," + "x" * 100_000)] == [False, False, True, False]
+    assert [resolver.find(href)[1] for href in ("", "?x", "x", "data:," + "x" * 100_000)] == [
+        False,
+        False,
+        True,
+        False,
+    ]

@@ -59,7 +59,23 @@ def test_domain(host: str, domain: str) -> None:
 
 @given(
     st.lists(
-        st.sampled_from(["a", "www", "co", "uk", "com", "github", "io", "jp", "kobe", "city", "xn--fiqs8s", "1", "0"]),
+        st.sampled_from(
+            [
+                "a",
+                "www",
+                "co",
+                "uk",
+                "com",
+                "github",
+                "io",
+                "jp",
+                "kobe",
+                "city",
+                "xn--fiqs8s",
+                "1",
+                "0",
+            ]
+        ),
         min_size=1,
         max_size=6,
     )

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from crawl_lib.errors import ConfigError
 from crawl_lib.urls import Owners
 
-nodes = st.lists(st.text(alphabet="abc-.0", min_size=1, max_size=5), min_size=1, max_size=6, unique=True)
+nodes = st.lists(
+    st.text(alphabet="abc-.0", min_size=1, max_size=5), min_size=1, max_size=6, unique=True
+)
 hosts = st.lists(st.text(min_size=1, max_size=10), max_size=30)
 HOSTS = [f"host{number}.example.org" for number in range(6000)]
 
@@ -52,7 +54,9 @@ def test_a_new_node_takes_hosts_and_moves_none_between_the_others(
     names: list[str], some: list[str], place: int
 ) -> None:
     before = Owners(names)
-    after = Owners([*names[: place % (len(names) + 1)], "new-node", *names[place % (len(names) + 1) :]])
+    after = Owners(
+        [*names[: place % (len(names) + 1)], "new-node", *names[place % (len(names) + 1) :]]
+    )
     for host in some:
         assert after.owner(host) in (before.owner(host), "new-node")
 
@@ -66,7 +70,9 @@ def test_shares_are_roughly_equal(count: int) -> None:
     assert min(shares.values()) > 0.85 * len(HOSTS) / count
 
 
-def test_what_is_remembered_is_bounded_and_the_answers_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_remembered_is_bounded_and_the_answers_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     expected = list(map(Owners(["a", "b"]).index, HOSTS))
     monkeypatch.setattr("crawl_lib.urls.names._MAX_REMEMBERED", 100)
     owners = Owners(["a", "b"])

@@ -30,11 +30,15 @@ def test_every_refused_port_is_rejected_whatever_the_rules_say(scheme: str, host
 
 @given(
     scheme=st.sampled_from(["http", "https"]),
-    host=st.sampled_from(["a.example", "10.0.0.1", "[2001:db8::25]", "0x7f.1", "user:25@b.example"]),
+    host=st.sampled_from(
+        ["a.example", "10.0.0.1", "[2001:db8::25]", "0x7f.1", "user:25@b.example"]
+    ),
     port=st.one_of(st.sampled_from(sorted(REFUSED_PORTS)), st.integers(0, 65535), st.none()),
     rest=st.sampled_from(["", "/", "/:25", "/?a:25/", "/a/b:6667"]),
 )
-def test_the_port_is_the_one_that_other_parsers_see(scheme: str, host: str, port: int | None, rest: str) -> None:
+def test_the_port_is_the_one_that_other_parsers_see(
+    scheme: str, host: str, port: int | None, rest: str
+) -> None:
     url = canonicalize(f"{scheme}://{host}{'' if port is None else f':{port}'}{rest}")
     seen = urlsplit(url).port
     assert refused_port(url, host_of(url)) == (seen if seen in REFUSED_PORTS else None)

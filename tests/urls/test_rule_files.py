@@ -20,7 +20,9 @@ def accepted(kind: str, rules: str, urls: list[str]) -> list[str]:
 
 
 def normalized(kind: str, rules: str | None, *urls: str) -> list[str]:
-    chain = Chain(UrlsConfig(normalizers=ChainsConfig((StepConfig(kind, None, rules),))), Scope.OUTLINK)
+    chain = Chain(
+        UrlsConfig(normalizers=ChainsConfig((StepConfig(kind, None, rules),))), Scope.OUTLINK
+    )
     found = [chain.normalize(canonicalize(url)) for url in urls]
     assert not chain.errors
     return found
@@ -29,7 +31,15 @@ def normalized(kind: str, rules: str | None, *urls: str) -> list[str]:
 SUFFIX_URLS = [
     SITE + path
     for path in (
-        *("test.gif", "TEST.GIF", "test.jpg", "test.JPG", "test.html", "test.HTML", "test.html?q=abc.js"),
+        *(
+            "test.gif",
+            "TEST.GIF",
+            "test.jpg",
+            "test.JPG",
+            "test.html",
+            "test.HTML",
+            "test.html?q=abc.js",
+        ),
         "test.js?foo=bar&baz=bar",
     )
 ]
@@ -55,22 +65,42 @@ def test_suffixes(mode: str, places: tuple[int, ...]) -> None:
 
 def test_prefixes() -> None:
     """TestPrefixURLFilter; of lines of which one begins with the other the longer one adds nothing."""
-    urls = ["http://www.example.com/", "https://www.example.com/", "http://a.test/x/y", "http://a.test/"]
-    assert accepted("prefix", "# this is a comment\n\nhttp://\nhttps://\nfile://\nftp://\n", urls) == urls
-    assert accepted("prefix", "http://a.test/x\nhttp://a.test/x/y/z\nhttp://b\n", urls) == ["http://a.test/x/y"]
+    urls = [
+        "http://www.example.com/",
+        "https://www.example.com/",
+        "http://a.test/x/y",
+        "http://a.test/",
+    ]
+    assert (
+        accepted("prefix", "# this is a comment\n\nhttp://\nhttps://\nfile://\nftp://\n", urls)
+        == urls
+    )
+    assert accepted("prefix", "http://a.test/x\nhttp://a.test/x/y/z\nhttp://b\n", urls) == [
+        "http://a.test/x/y"
+    ]
 
 
 def test_domains() -> None:
     """TestDomainURLFilter: public suffixes, registered domains, hosts."""
-    good = ["lucene.apache.org", "hadoop.apache.org", "www.apache.org", "www.foobar.net", "www.foobas.net"]
+    good = [
+        "lucene.apache.org",
+        "hadoop.apache.org",
+        "www.apache.org",
+        "www.foobar.net",
+        "www.foobas.net",
+    ]
     good += ["www.yahoo.com", "www.foobar.be"]
     bad = ["www.google.com", "mail.yahoo.com", "www.adobe.com"]
     text = "# hosts\nbe\nnet\napache.org\nWWW.yahoo.com\n"
-    assert accepted("domain", text, [f"http://{host}/" for host in good + bad]) == [f"http://{host}/" for host in good]
+    assert accepted("domain", text, [f"http://{host}/" for host in good + bad]) == [
+        f"http://{host}/" for host in good
+    ]
     assert accepted("domain", "Bücher.de\n", ["http://a.xn--bcher-kva.de/", "http://b.de/"]) == [
         "http://a.xn--bcher-kva.de/"
     ]
-    assert accepted("domain", "co.uk\n", ["http://a.b.co.uk/", "http://b.uk/"]) == ["http://a.b.co.uk/"]
+    assert accepted("domain", "co.uk\n", ["http://a.b.co.uk/", "http://b.uk/"]) == [
+        "http://a.b.co.uk/"
+    ]
 
 
 WHOLE_WEB = r"""# The default url filter.
@@ -89,14 +119,23 @@ def test_expressions_in_order_first_match_decides() -> None:
     good = [SITE, f"{SITE}a.html", f"{SITE}gif/x", f"{SITE}a/b/c/"]
     bad = [f"{SITE}a.GIF", f"{SITE}?x", f"{SITE}a=b", f"{SITE}a/b/a/c/a/"]
     assert accepted("regex", WHOLE_WEB, good + bad) == good
-    assert accepted("regex", "-/x\n+/x\n", [f"{SITE}x", SITE]) == [], "what no expression accepts is rejected"
+    assert accepted("regex", "-/x\n+/x\n", [f"{SITE}x", SITE]) == [], (
+        "what no expression accepts is rejected"
+    )
 
 
 def test_expressions_of_one_host() -> None:
     """NUTCH-1838."""
     text = "> www.example.org\n-skip\n<\n> www.example.com\n+skip\n<\n> example.net\n+x\n<\n-.\n"
-    urls = ["http://www.example.org/skip-me-now", f"{SITE}noone-can-skip-me", "http://www.example.nl/i-am-filtered"]
-    assert accepted("regex", text, [*urls, "http://a.example.net/x"]) == [urls[1], "http://a.example.net/x"]
+    urls = [
+        "http://www.example.org/skip-me-now",
+        f"{SITE}noone-can-skip-me",
+        "http://www.example.nl/i-am-filtered",
+    ]
+    assert accepted("regex", text, [*urls, "http://a.example.net/x"]) == [
+        urls[1],
+        "http://a.example.net/x",
+    ]
 
 
 def test_hosts_have_aliases() -> None:
@@ -119,7 +158,9 @@ def test_hosts_have_aliases() -> None:
         "https://example.com/blaat",
         "http://http/www.example.net",
     ]
-    assert normalized("hosts", "http bücher.example", "http://http/") == ["http://xn--bcher-kva.example/"]
+    assert normalized("hosts", "http bücher.example", "http://http/") == [
+        "http://xn--bcher-kva.example/"
+    ]
 
 
 def test_the_order_of_queries() -> None:
@@ -138,7 +179,15 @@ def test_slashes_at_the_end() -> None:
     """TestSlashURLNormalizer."""
     org, net = "http://www.example.org/", "http://www.example.net/"
     cases = {
-        **dict.fromkeys([org, net, "http://example.org/buh/", "http://example.net/blaat", "http://example.nl/buh/"]),
+        **dict.fromkeys(
+            [
+                org,
+                net,
+                "http://example.org/buh/",
+                "http://example.net/blaat",
+                "http://example.nl/buh/",
+            ]
+        ),
         **dict.fromkeys([f"{org}noise.mp3", f"{org}page.html", f"{org}page.shtml", f"{org}page/"]),
         f"{org}page": f"{org}page/",
         f"{org}a": f"{org}a/",
@@ -151,7 +200,9 @@ def test_slashes_at_the_end() -> None:
     assert normalized("slashes", "# which\nwww.example.org +\nwww.example.net\t-", *cases) == wanted
 
 
-@pytest.mark.parametrize("path", ["aa/bb/foo.html", "aa//bb/foo.html", "/aa//bb//foo.html", "///aa////bb////foo.html"])
+@pytest.mark.parametrize(
+    "path", ["aa/bb/foo.html", "aa//bb/foo.html", "/aa//bb//foo.html", "///aa////bb////foo.html"]
+)
 def test_slashes_in_a_row(path: str) -> None:
     """TestBasicURLNormalizer: what is not of the canonical form."""
     assert normalized("basic", None, f"http://foo.com/{path}?u=http://a//b") == [
@@ -171,11 +222,23 @@ SESSION = "cdc993a493e899bed04f4d0c8a462a03"
         (f".php?f=2&PHPSESSID={SESSION}&q=3", ".php?f=2&q=3"),
         (f".php?PHPSESSID={SESSION}&f=2", ".php?f=2"),
         (".html;jsessionid=1E6FEC0D14D044541DD84D2D013D29ED", ".html"),
-        (".html?param=1&another=2;jsessionid=1E6FEC0D14D044541DD84D2D013D29ED", ".html?param=1&another=2"),
-        (".html;jsessionid=1E6FEC0D14D044541DD84D2D013D29ED?param=1&another=2", ".html?param=1&another=2"),
+        (
+            ".html?param=1&another=2;jsessionid=1E6FEC0D14D044541DD84D2D013D29ED",
+            ".html?param=1&another=2",
+        ),
+        (
+            ".html;jsessionid=1E6FEC0D14D044541DD84D2D013D29ED?param=1&another=2",
+            ".html?param=1&another=2",
+        ),
         (".html?_sessionID=824A6C0A13a7e11205wxN28F44E3", ".html"),
-        (".php?_pid=2&_spid=0&lang=en&_sessionid=e36902d5bb2d0d922fc24b43", ".php?_pid=2&_spid=0&lang=en"),
-        (".php?app=content&_sid=587fba8f825b05844526519fdb7d75c8&b=35&m=47", ".php?app=content&b=35&m=47"),
+        (
+            ".php?_pid=2&_spid=0&lang=en&_sessionid=e36902d5bb2d0d922fc24b43",
+            ".php?_pid=2&_spid=0&lang=en",
+        ),
+        (
+            ".php?app=content&_sid=587fba8f825b05844526519fdb7d75c8&b=35&m=47",
+            ".php?app=content&b=35&m=47",
+        ),
         (".aspx?NewsID=1567539", ".aspx?NewsID=1567539"),
         ("?language=en&addressid=250646&pagingpos=0", "?language=en&addressid=250646&pagingpos=0"),
         ("?CFID=17&CFTOKEN=18&x=1", "?x=1"),
@@ -207,17 +270,49 @@ DEFAULT_XML = r"""<?xml version="1.0"?>
 </regex-normalize>
 """
 DEFAULT_PAGES = (
-    *("index.html", "index.htm", "index.asp", "index.aspx", "index.php", "index.php3", "default.html", "default.php3"),
-    *("index.phtml", "index.cfm", "index.cgi", "index.HTML", "index.ASP", "index.jsp", "index.jsf", "index.jspx"),
-    *("index.jspa", "index.aspX", "index.PhP", "index.PhP4", "default.HTml", "default.AspX", "default.PHP3"),
+    *(
+        "index.html",
+        "index.htm",
+        "index.asp",
+        "index.aspx",
+        "index.php",
+        "index.php3",
+        "default.html",
+        "default.php3",
+    ),
+    *(
+        "index.phtml",
+        "index.cfm",
+        "index.cgi",
+        "index.HTML",
+        "index.ASP",
+        "index.jsp",
+        "index.jsf",
+        "index.jspx",
+    ),
+    *(
+        "index.jspa",
+        "index.aspX",
+        "index.PhP",
+        "index.PhP4",
+        "default.HTml",
+        "default.AspX",
+        "default.PHP3",
+    ),
 )
 
 
 @pytest.mark.parametrize(
     ("given", "wanted"),
     [
-        *((f"http://www.foo.com/home/{page}", "http://www.foo.com/home/") for page in DEFAULT_PAGES),
-        *((f"http://www.foo.com/{page}",) * 2 for page in ("index.jspfx", "index.jsps", "something.php3", "a.html")),
+        *(
+            (f"http://www.foo.com/home/{page}", "http://www.foo.com/home/")
+            for page in DEFAULT_PAGES
+        ),
+        *(
+            (f"http://www.foo.com/{page}",) * 2
+            for page in ("index.jspfx", "index.jsps", "something.php3", "a.html")
+        ),
         (f"{FOO}.php?Bv_SessionID=fassassddsajkl", f"{FOO}.php"),
         (f"{FOO}.php?Bv_SessionID=fassassddsajkl&x=y", f"{FOO}.php?x=y"),
         (f"{FOO}.php?&x=1&sid=xyz&something=1", f"{FOO}.php?x=1&something=1"),
@@ -237,14 +332,19 @@ def test_replacements_that_reduce_hosts_to_a_domain() -> None:
     """regex-normalize-scope1.test."""
     text = r"(^[a-z]{3,5}://)([\w]+\.)*?(\w+\.\w+)[/$].*"
     xml = (
-        f"<regex-normalize><regex><pattern>{text}</pattern><substitution>$1$3/</substitution></regex></regex-normalize>"
+        f"<regex-normalize><regex><pattern>{text}</pattern>"
+        f"<substitution>$1$3/</substitution></regex></regex-normalize>"
     )
     urls = [
         "http://www.foo.bar.com/",
         "http://www.foo.bar.com/foo.php?PHPSESSID=1",
         "https://www.foo.bar.com/f?u=http://a.b/",
     ]
-    assert normalized("regex", xml, *urls) == ["http://bar.com/", "http://bar.com/", "https://bar.com/"]
+    assert normalized("regex", xml, *urls) == [
+        "http://bar.com/",
+        "http://bar.com/",
+        "https://bar.com/",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -276,7 +376,9 @@ def test_replacements_that_reduce_hosts_to_a_domain() -> None:
         ),
     ],
 )
-def test_what_cannot_work_is_named_with_file_and_line(option: str, kind: str, text: str, line: int) -> None:
+def test_what_cannot_work_is_named_with_file_and_line(
+    option: str, kind: str, text: str, line: int
+) -> None:
     chains = ChainsConfig((StepConfig(kind, "/rules/of.txt", text),))
     with pytest.raises(ConfigError, match=f"^{re.escape('/rules/of.txt')}:{line}: "):
         Chain(UrlsConfig(**{option: chains}), Scope.FETCH)
@@ -286,10 +388,22 @@ def test_what_cannot_work_is_named_with_file_and_line(option: str, kind: str, te
     ("option", "step", "said"),
     [
         ("filters", StepConfig("basic"), "urls.filters.default[0].kind: must be one of domain"),
-        ("normalizers", StepConfig("prefix", None, "a"), "urls.normalizers.default[0].kind: must be one of basic"),
+        (
+            "normalizers",
+            StepConfig("prefix", None, "a"),
+            "urls.normalizers.default[0].kind: must be one of basic",
+        ),
         ("normalizers", StepConfig("hosts"), "urls.normalizers.default[0].file: hosts needs one"),
-        ("normalizers", StepConfig("query", None, "a"), "urls.normalizers.default[0].file: query has no rules"),
-        ("filters", StepConfig("prefix", "/a.txt", "# nothing\n"), "urls.filters.default[0]: /a.txt: holds no rule"),
+        (
+            "normalizers",
+            StepConfig("query", None, "a"),
+            "urls.normalizers.default[0].file: query has no rules",
+        ),
+        (
+            "filters",
+            StepConfig("prefix", "/a.txt", "# nothing\n"),
+            "urls.filters.default[0]: /a.txt: holds no rule",
+        ),
     ],
 )
 def test_a_step_that_cannot_work_is_named(option: str, step: StepConfig, said: str) -> None:
@@ -301,10 +415,26 @@ def test_a_step_that_cannot_work_is_named(option: str, step: StepConfig, said: s
 def test_the_files_of_the_documentation_work() -> None:
     """Each example of `docs/urls.md` is a file that its kind takes."""
     text = (Path(__file__).resolve().parents[2] / "docs" / "urls.md").read_text()
-    examples = re.findall(r"^(\S+?)(?:-(\w+))?\.(?:txt|xml):[^\n]*\n\n```\w+\n(.*?)```", text, re.MULTILINE | re.DOTALL)
-    kinds = {"urlfilter": "filters", "urlnormalizer": "normalizers", "normalize": "normalizers", "": "normalizers"}
+    examples = re.findall(
+        r"^(\S+?)(?:-(\w+))?\.(?:txt|xml):[^\n]*\n\n```\w+\n(.*?)```",
+        text,
+        re.MULTILINE | re.DOTALL,
+    )
+    kinds = {
+        "urlfilter": "filters",
+        "urlnormalizer": "normalizers",
+        "normalize": "normalizers",
+        "": "normalizers",
+    }
     names = {"host": "hosts"}
     for name, what, rules in examples:
         chains = ChainsConfig((StepConfig(names.get(name, name), None, rules),))
         Chain(UrlsConfig(**{kinds[what]: chains}), Scope.OUTLINK)
-    assert {name for name, _, _ in examples} == {"host", "slashes", "regex", "domain", "prefix", "suffix"}
+    assert {name for name, _, _ in examples} == {
+        "host",
+        "slashes",
+        "regex",
+        "domain",
+        "prefix",
+        "suffix",
+    }

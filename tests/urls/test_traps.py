@@ -12,7 +12,15 @@ import pytest
 from benchmarks.crawl import DOC, TREES
 from crawl_lib.config import ParseConfig, TrapsConfig, UrlsConfig
 from crawl_lib.parse import parse_html
-from crawl_lib.urls import LinkResolver, Rejection, Traps, UrlFilter, canonicalize, host_of, pattern_of
+from crawl_lib.urls import (
+    LinkResolver,
+    Rejection,
+    Traps,
+    UrlFilter,
+    canonicalize,
+    host_of,
+    pattern_of,
+)
 from tests.parse.links import columns
 from tests.urls.resolved import resolved
 
@@ -22,7 +30,9 @@ OTHER_SID = "fedcba98765432100123456789abcdef"
 
 def groups(url: str, **options: int | None) -> dict[str, set[bytes]]:
     """The names of the groups of a URL, by rule."""
-    found = Traps(TrapsConfig(**options)).groups(canonicalize(url).encode(), lambda _: host_of(url).encode())
+    found = Traps(TrapsConfig(**options)).groups(
+        canonicalize(url).encode(), lambda _: host_of(url).encode()
+    )
     return {str(rule): set(names) for rule, _, names in found}
 
 
@@ -34,8 +44,16 @@ def groups(url: str, **options: int | None) -> dict[str, set[bytes]]:
             [f"http://h/a;jsessionid={SID}?x=1", f"http://h/a;jsessionid={OTHER_SID}?x=1"],
             "http://h/a?x=1",
         ),
-        ("session_id", [f"http://h/?PHPSESSID={SID}", f"http://h/?PHPSESSID={OTHER_SID}"], "http://h/?PHPSESSID="),
-        ("session_id", [f"http://h/t?s={SID}&t=1", f"http://h/t?s={OTHER_SID}&t=1"], f"http://h/t?s={SID}&t=2"),
+        (
+            "session_id",
+            [f"http://h/?PHPSESSID={SID}", f"http://h/?PHPSESSID={OTHER_SID}"],
+            "http://h/?PHPSESSID=",
+        ),
+        (
+            "session_id",
+            [f"http://h/t?s={SID}&t=1", f"http://h/t?s={OTHER_SID}&t=1"],
+            f"http://h/t?s={SID}&t=2",
+        ),
         (
             "session_id",
             ["http://h/?CFID=1234567&CFTOKEN=9876543", "http://h/?CFID=7654321&CFTOKEN=1234567"],
@@ -43,25 +61,56 @@ def groups(url: str, **options: int | None) -> dict[str, set[bytes]]:
         ),
         (
             "session_id",
-            ["http://h/(S(abcdefghij0123456789abcd))/x", "http://h/(S(zyxwvutsrq0123456789abcd))/x"],
+            [
+                "http://h/(S(abcdefghij0123456789abcd))/x",
+                "http://h/(S(zyxwvutsrq0123456789abcd))/x",
+            ],
             "http://h/(S)/x",
         ),
-        ("session_id", ["http://h/a;jsessionid=1", "http://h/a;jsessionid=99"], "http://h/a;sessionid=99"),
+        (
+            "session_id",
+            ["http://h/a;jsessionid=1", "http://h/a;jsessionid=99"],
+            "http://h/a;sessionid=99",
+        ),
         (
             "session_id",
             [f"http://h/?session={SID}", f"http://h/?session={OTHER_SID}"],
             "http://h/?session=12345678901234567890123456789012",
         ),
-        ("session_id", ["http://h/?sessid=a1b2c3d4", "http://h/?sessid=e5f6a7b8"], "http://h/?sessid=12345678"),
-        ("repeated_segment", ["http://h/a/b/a/", "http://h/b/a/b/", "http://h/a/a/b/b/a/"], "http://h/a/b/a/c/"),
+        (
+            "session_id",
+            ["http://h/?sessid=a1b2c3d4", "http://h/?sessid=e5f6a7b8"],
+            "http://h/?sessid=12345678",
+        ),
+        (
+            "repeated_segment",
+            ["http://h/a/b/a/", "http://h/b/a/b/", "http://h/a/a/b/b/a/"],
+            "http://h/a/b/a/c/",
+        ),
         ("repeated_segment", ["http://h/x/x", "http://h/x/x/x/x/x"], "http://h/x/y"),
-        ("calendar", ["http://h/cal/2031/05/12/", "http://h/cal/1999/12/1/"], "http://h/cal/2031/05/12/a-party"),
-        ("calendar", ["http://h/cal/2031/may/12/", "http://h/cal/2032/December/1/"], "http://h/cal/2031/maybe2/12/"),
-        ("calendar", ["http://h/calendar/5", "http://h/calendar/123456"], "http://h/calendar/5/list"),
+        (
+            "calendar",
+            ["http://h/cal/2031/05/12/", "http://h/cal/1999/12/1/"],
+            "http://h/cal/2031/05/12/a-party",
+        ),
+        (
+            "calendar",
+            ["http://h/cal/2031/may/12/", "http://h/cal/2032/December/1/"],
+            "http://h/cal/2031/maybe2/12/",
+        ),
+        (
+            "calendar",
+            ["http://h/calendar/5", "http://h/calendar/123456"],
+            "http://h/calendar/5/list",
+        ),
         ("calendar", ["http://h/x/month/5/", "http://h/x/month/12/"], "http://h/x/months-of-5"),
         ("calendar", ["http://h/cal/2031-05", "http://h/cal/2031-06"], "http://h/cal/2031-05-01"),
         ("calendar", ["http://h/12.05.2031", "http://h/1.6.2031"], "http://h/12.05.1831"),
-        ("calendar", ["http://h/on/20310512.html", "http://h/on/20310513.html"], "http://h/on/20311312.html"),
+        (
+            "calendar",
+            ["http://h/on/20310512.html", "http://h/on/20310513.html"],
+            "http://h/on/20311312.html",
+        ),
         ("calendar", ["http://h/2031-W05", "http://h/2031-W06"], "http://h/2031-X05"),
         (
             "calendar",
@@ -75,7 +124,11 @@ def groups(url: str, **options: int | None) -> dict[str, set[bytes]]:
             ["http://h/c?x-bar_eventDate=5&q=1", "http://h/c?x-bar_eventDate=6&q=1"],
             "http://h/c?candidate=5",
         ),
-        ("calendar", ["http://h/c?when=2031-05-12T10:00", "http://h/c?when=2031-05-13T10:00"], "http://h/c?when=now"),
+        (
+            "calendar",
+            ["http://h/c?when=2031-05-12T10:00", "http://h/c?when=2031-05-13T10:00"],
+            "http://h/c?when=now",
+        ),
     ],
 )
 def test_urls_that_are_alike_are_in_one_group(rule: str, alike: list[str], other: str) -> None:
@@ -90,7 +143,9 @@ def test_a_query_of_several_parts_is_in_a_group_for_each_part() -> None:
     assert (len(first["query_explosion"]), len(second["query_explosion"])) == (2, 3)
     assert len(first["query_explosion"] & second["query_explosion"]) == 1
     assert groups("http://h/l?b=2&a=1") == first, "their order does not matter"
-    assert not first["query_explosion"] & groups("http://h/m?a=1&b=2")["query_explosion"], "a path has its own"
+    assert not first["query_explosion"] & groups("http://h/m?a=1&b=2")["query_explosion"], (
+        "a path has its own"
+    )
 
 
 def test_session_ids_do_not_hide_a_url_from_the_other_rules() -> None:
@@ -129,7 +184,11 @@ def test_an_ordinary_url_is_in_no_group(url: str) -> None:
 
 def test_a_rule_without_a_limit_is_none() -> None:
     url = f"http://h/a/a/2031-05;jsessionid={SID}?a=1&b=2&day=3"
-    every = {"max_repeated": "repeated_segment", "max_dates": "calendar", "max_sessions": "session_id"}
+    every = {
+        "max_repeated": "repeated_segment",
+        "max_dates": "calendar",
+        "max_sessions": "session_id",
+    }
     every["max_combined"] = "query_explosion"
     assert groups(url).keys() == set(every.values())
     for option, rule in every.items():
@@ -137,7 +196,9 @@ def test_a_rule_without_a_limit_is_none() -> None:
 
 
 def test_names_of_groups_begin_with_the_host_so_that_they_go_with_it() -> None:
-    [(rule, most, [name])] = Traps(TrapsConfig()).groups(b"http://h.test:81/a/a", lambda _: b"h.test")
+    [(rule, most, [name])] = Traps(TrapsConfig()).groups(
+        b"http://h.test:81/a/a", lambda _: b"h.test"
+    )
     assert (rule, most) == (Rejection.REPEATED_SEGMENT, 5)
     assert name.startswith(b"h.test/")
     assert len(name) < 30
@@ -158,7 +219,9 @@ def test_names_of_groups_begin_with_the_host_so_that_they_go_with_it() -> None:
         ("http://h/x?a1=1", "http://h/x?a2=1", True),
     ],
 )
-def test_a_pattern_is_a_folder_or_the_names_in_a_query(one: str, other: str, are_alike: bool) -> None:
+def test_a_pattern_is_a_folder_or_the_names_in_a_query(
+    one: str, other: str, are_alike: bool
+) -> None:
     assert (pattern_of(one.encode(), b"h") == pattern_of(other.encode(), b"h")) is are_alike
     assert pattern_of(one.encode(), b"h").startswith(b"h/~")
     assert pattern_of(one.encode(), b"h") != pattern_of(one.encode(), b"i")
@@ -183,11 +246,15 @@ def urls_of(tree: Path) -> list[str]:
             page = parse_html(file.read_bytes(), url=url, header_charset=None, config=ParseConfig())
             links = columns(page.links)
             targets = zip(resolved(resolver, page.base, links.hrefs), links.followable, strict=True)
-            found.update((target.url, None) for target, is_followed in targets if is_followed and target.url)
+            found.update(
+                (target.url, None) for target, is_followed in targets if is_followed and target.url
+            )
     return list(found)
 
 
-@pytest.mark.parametrize(("package", "tree", "_"), [*TREES, *OTHERS], ids=lambda value: str(value)[:20])
+@pytest.mark.parametrize(
+    ("package", "tree", "_"), [*TREES, *OTHERS], ids=lambda value: str(value)[:20]
+)
 def test_no_page_of_real_documentation_is_one_too_many(package: str, tree: Path, _: str) -> None:
     """In two orders."""
     urls = urls_of(tree)

@@ -33,7 +33,13 @@ from crawl_lib.ask import (
 from crawl_lib.captures import PLACES, update_captures
 from crawl_lib.config import from_mapping
 from crawl_lib.crawldb import CRAWLDB, filter_crawldb, generate, update
-from crawl_lib.duplicates import DUPLICATES, find_mirrors, find_near, find_templates, mark_duplicates
+from crawl_lib.duplicates import (
+    DUPLICATES,
+    find_mirrors,
+    find_near,
+    find_templates,
+    mark_duplicates,
+)
 from crawl_lib.errors import KrakeError
 from crawl_lib.index import INDEX, PAGES_FILE, update_index
 from crawl_lib.linkdb import LINKDB, OUTLINKS, update_linkdb, update_outlinks
@@ -81,7 +87,13 @@ def add_segment(crawl: Crawl, folder: int, seed: int) -> None:
     shared = [text_of(rng) for _ in range(20)]
     texts = {url: lines(rng.choice(shared)) for url in URLS}
     more = {"mime_detected": "text/html"}
-    crawl.segment(folder, [Visit(url, body=text, links=rng.sample(URLS, 3), more=more) for url, text in texts.items()])
+    crawl.segment(
+        folder,
+        [
+            Visit(url, body=text, links=rng.sample(URLS, 3), more=more)
+            for url, text in texts.items()
+        ],
+    )
     place = crawl.root / str(folder) / "node-a"
     where = place / "manifest.json"
     files = [file_entry(place / f"{name}.parquet") for name in ("pages", "links")]
@@ -89,7 +101,9 @@ def add_segment(crawl: Crawl, folder: int, seed: int) -> None:
     [segment] = [one for one in stores.crawl.segments() if one.folder == str(folder)]
     path = Path(stores.config.dfs_primary) / text_table(stores, segment)
     path.parent.mkdir(parents=True)
-    table = pa.Table.from_pylist([row_of(url, text, folder + 10) for url, text in texts.items()], TEXT_SCHEMA)
+    table = pa.Table.from_pylist(
+        [row_of(url, text, folder + 10) for url, text in texts.items()], TEXT_SCHEMA
+    )
     pq.write_table(table, path, compression="zstd", write_page_checksum=True)
 
 
@@ -250,7 +264,8 @@ def answers() -> dict[Asked, Any]:
 
 
 @pytest.mark.parametrize(
-    ("files", "reader"), [(files, reader) for files, readers in READERS.items() for reader in readers]
+    ("files", "reader"),
+    [(files, reader) for files, readers in READERS.items() for reader in readers],
 )
 def test_a_flipped_bit_gives_no_other_rows(
     files: str, reader: str, made: Path, answers: dict[Asked, Any], tmp_path: Path
@@ -275,7 +290,10 @@ def test_a_flipped_bit_gives_no_other_rows(
 LOOK_UPS: dict[str, tuple[str, Callable[[Stores, str], Any]]] = {
     "show": ("crawl/[0-9]*/*/pages.parquet", find_page),
     "why": ("crawl/crawldb/*/part-*", explain),
-    "cat": ("crawl/[0-9]*/*/pages.parquet", lambda stores, url: read_answer(stores, find_page(stores, url))),
+    "cat": (
+        "crawl/[0-9]*/*/pages.parquet",
+        lambda stores, url: read_answer(stores, find_page(stores, url)),
+    ),
     "crawldb get": ("crawl/crawldb/*/part-*", row_of_url),
     "linkdb get": ("crawl/linkdb/*/part-*", inlinks_of),
 }
@@ -290,7 +308,9 @@ def in_small_groups(root: Path, found: str) -> None:
         for version in map(versions.read, versions.numbers()):
             table = pa.concat_tables([pq.read_table(root / path) for path in version.paths])
             shutil.rmtree(root / version.path)
-            write_version(versions, version.number, table.combine_chunks().to_batches(FEW), version.manifest)
+            write_version(
+                versions, version.number, table.combine_chunks().to_batches(FEW), version.manifest
+            )
     block = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ntext"
     head = f"WARC/1.1\r\nWARC-Type: response\r\nContent-Length: {len(block)}\r\n\r\n".encode()
     record, before = gzip.compress(head + block + b"\r\n\r\n"), b"damaged" * 99
@@ -321,7 +341,9 @@ def flip_groups(path: Path, key: bytes, *, own: bool) -> int:
 @pytest.mark.parametrize("command", LOOK_UPS)
 def test_a_look_up_reads_no_other_row_groups(command: str, made: Path, tmp_path: Path) -> None:
     root, (files, ask) = shutil.copytree(made, tmp_path / "dfs"), LOOK_UPS[command]
-    url = next(row["url"] for row in pq.read_table(next(root.glob("crawl/linkdb/*/part-*"))).to_pylist())
+    url = next(
+        row["url"] for row in pq.read_table(next(root.glob("crawl/linkdb/*/part-*"))).to_pylist()
+    )
     in_small_groups(root, url)
     wanted = ask(stores_of(root), url)
     assert wanted
@@ -339,8 +361,15 @@ def test_a_repair_sets_a_damaged_version_aside(family: Family, made: Path, tmp_p
     stores = stores_of(shutil.copytree(made, tmp_path / "crawl"))
     before = Versions(stores, family).newest()
     assert before is not None
-    shutil.copytree(tmp_path / "crawl" / before.path, tmp_path / "crawl" / Versions(stores, family).path(99))
-    path = tmp_path / "crawl" / Versions(stores, family).path(99) / before.manifest["parts"][-1]["name"]
+    shutil.copytree(
+        tmp_path / "crawl" / before.path, tmp_path / "crawl" / Versions(stores, family).path(99)
+    )
+    path = (
+        tmp_path
+        / "crawl"
+        / Versions(stores, family).path(99)
+        / before.manifest["parts"][-1]["name"]
+    )
     path.write_bytes(path.read_bytes()[::-1])
     assert [one.where for one in fsck(stores).findings if one.name.endswith("_damaged")] == [
         f"crawl/{family.folder}/99"

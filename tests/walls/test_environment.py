@@ -26,11 +26,43 @@ from tests.torture.children import children_of
 
 WEB = SynthWeb(seed=5, sites=1, pages_per_site=8, specials=False)
 KNOWN = (
-    *("KRAKE_KEY_STORAGE_PASSWORD", "AIRFLOW__API_AUTH__JWT_SECRET", "AIRFLOW__CORE__FERNET_KEY", "AIRFLOW_CONN_KEYS"),
-    *("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AWS_SECRET_ACCESS_KEY", "KRB5_CLIENT_KTNAME", "HADOOP_TOKEN"),
-    *("http_proxy", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSLKEYLOGFILE", "LD_PRELOAD", "PYTHONSTARTUP"),
+    *(
+        "KRAKE_KEY_STORAGE_PASSWORD",
+        "AIRFLOW__API_AUTH__JWT_SECRET",
+        "AIRFLOW__CORE__FERNET_KEY",
+        "AIRFLOW_CONN_KEYS",
+    ),
+    *(
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN",
+        "AWS_SECRET_ACCESS_KEY",
+        "KRB5_CLIENT_KTNAME",
+        "HADOOP_TOKEN",
+    ),
+    *(
+        "http_proxy",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+        "NO_PROXY",
+        "SSLKEYLOGFILE",
+        "LD_PRELOAD",
+        "PYTHONSTARTUP",
+    ),
 )
-PARTS = ("KRAKE", "AIRFLOW__", "PYTHON", "LC_", "SSL_", "SECRET", "TOKEN", "PWD", "_", "KEY", "PROXY", "x", "1")
+PARTS = (
+    "KRAKE",
+    "AIRFLOW__",
+    "PYTHON",
+    "LC_",
+    "SSL_",
+    "SECRET",
+    "TOKEN",
+    "PWD",
+    "_",
+    "KEY",
+    "PROXY",
+    "x",
+    "1",
+)
 SUSPICIOUS = re.compile(r"AIRFLOW|CONN|CRED|KEY|PASS|PRELOAD|PROXY|PWD|SECRET|TOKEN")
 
 
@@ -43,7 +75,10 @@ def drawn_names(seed: int, count: int) -> list[str]:
 
 def memory(pid: int) -> Iterator[bytes]:
     """What a process has in its memory, but for files that it only reads."""
-    with Path(f"/proc/{pid}/maps").open() as maps, Path(f"/proc/{pid}/mem").open("rb", buffering=0) as mem:
+    with (
+        Path(f"/proc/{pid}/maps").open() as maps,
+        Path(f"/proc/{pid}/mem").open("rb", buffering=0) as mem,
+    ):
         for line in maps:
             place, rights = line.split()[:2]
             start, end = (int(word, 16) for word in place.split("-"))
@@ -54,7 +89,11 @@ def memory(pid: int) -> Iterator[bytes]:
 
 def holds(pid: int, text: str) -> list[str]:
     """Where a process holds a text."""
-    found = [name for name in ("environ", "cmdline") if text.encode() in Path(f"/proc/{pid}/{name}").read_bytes()]
+    found = [
+        name
+        for name in ("environ", "cmdline")
+        if text.encode() in Path(f"/proc/{pid}/{name}").read_bytes()
+    ]
     return found + ["memory" for block in memory(pid) if text.encode() in block]
 
 
@@ -62,7 +101,9 @@ def open_files(pid: int, directory: Path) -> list[str]:
     """Files below a directory that a process has open, by their names in the node's."""
     targets = {str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir()}
     node = f"{directory}/queue/node-0/"
-    return sorted(target.removeprefix(node) for target in targets if target.startswith(str(directory)))
+    return sorted(
+        target.removeprefix(node) for target in targets if target.startswith(str(directory))
+    )
 
 
 def test_no_secret_of_the_task_is_in_its_fetching_processes_or_their_server(
@@ -86,7 +127,9 @@ def test_no_secret_of_the_task_is_in_its_fetching_processes_or_their_server(
             found["harmless"] = sorted({*holds(server, harmless), *holds(worker, harmless)})
             found["files of the server"] = open_files(server, tmp_path)
             found["files"] = [
-                name for name in open_files(worker, tmp_path) if not name.startswith(("hosts/", "spool/"))
+                name
+                for name in open_files(worker, tmp_path)
+                if not name.startswith(("hosts/", "spool/"))
             ]
             os.kill(worker, signal.SIGCONT)
 
@@ -94,7 +137,9 @@ def test_no_secret_of_the_task_is_in_its_fetching_processes_or_their_server(
         stages.inject(open_stores(config), run_id="run", seeds=serving.seeds[0])
         run_iteration(config, "run", 1)
         start_iteration(open_stores(config), run_id="run", iteration=2)
-        stages.crawl_node(open_stores(config, on_progress=on_progress), run_id="run", iteration=2, node="node-0")
+        stages.crawl_node(
+            open_stores(config, on_progress=on_progress), run_id="run", iteration=2, node="node-0"
+        )
     assert found == {
         "server": [],
         "worker": [],

@@ -54,7 +54,9 @@ forkserver.serve(int(sys.argv[-2]), int(sys.argv[-1]), {run})
 @pytest.fixture
 def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Have servers run a program of the test's, given what it runs first and what it forks."""
-    yield lambda prepare="", run="echo": _python(tmp_path, monkeypatch, SERVER.format(prepare=prepare, run=run))
+    yield lambda prepare="", run="echo": _python(
+        tmp_path, monkeypatch, SERVER.format(prepare=prepare, run=run)
+    )
     fork_server.__globals__["_here"].__dict__.clear()
 
 
@@ -112,7 +114,9 @@ def test_a_task_may_be_longer_than_a_pipe_holds(python: Any, tmp_path: Path) -> 
     assert forked.wait() == 3
 
 
-def test_a_process_holds_the_lock_until_it_is_dead_and_the_server_does_not(python: Any, tmp_path: Path) -> None:
+def test_a_process_holds_the_lock_until_it_is_dead_and_the_server_does_not(
+    python: Any, tmp_path: Path
+) -> None:
     python(run="wait")
     server = ForkServer()
     forked = fork(server, tmp_path)
@@ -121,7 +125,11 @@ def test_a_process_holds_the_lock_until_it_is_dead_and_the_server_does_not(pytho
     def holders() -> list[int]:
         lock = (tmp_path / "lock").resolve()
         pids = [server.process.pid, forked.pid]
-        return [pid for pid in pids if lock in [entry.resolve() for entry in Path(f"/proc/{pid}/fd").iterdir()]]
+        return [
+            pid
+            for pid in pids
+            if lock in [entry.resolve() for entry in Path(f"/proc/{pid}/fd").iterdir()]
+        ]
 
     assert holders() == [forked.pid]
     assert forked.wait(timeout_s=0) is None
@@ -156,12 +164,16 @@ def test_a_process_is_told_what_it_asks_for(python: Any, tmp_path: Path) -> None
     python(run="ask")
     turns = Turns()
     finals = run(tmp_path, count=2, turns=turns)
-    assert [final["told"] for final in finals] == [{"turn": number, "filled": "x"} for number in (0, 1)]
+    assert [final["told"] for final in finals] == [
+        {"turn": number, "filled": "x"} for number in (0, 1)
+    ]
     assert sorted(who for who, _ in turns.heard) == [0, 1]
     assert turns.heard[0][1] == {"ask": "ip 1", "turns": 2, "start_s": 0.5}
 
 
-def test_a_process_that_does_not_read_what_it_is_told_holds_up_no_other(python: Any, tmp_path: Path) -> None:
+def test_a_process_that_does_not_read_what_it_is_told_holds_up_no_other(
+    python: Any, tmp_path: Path
+) -> None:
     """Nor does it fill the memory of its task: it ends, and the others with it."""
     python(run="flood")
     with pytest.raises(KrakeError, match=r"does not read what it asked for; see .*worker-0\.log"):
@@ -180,7 +192,9 @@ def test_what_is_said_to_a_dead_process_is_no_error(python: Any, tmp_path: Path)
     assert forked.write(b"x" * 1000) == forked.read() == b""
 
 
-def test_a_ctrl_c_that_reaches_all_processes_is_left_to_the_task(python: Any, tmp_path: Path) -> None:
+def test_a_ctrl_c_that_reaches_all_processes_is_left_to_the_task(
+    python: Any, tmp_path: Path
+) -> None:
     """Else a fetching process would end with a traceback, in the middle of what the task may still want to have."""
     python(run="wait")
     server = ForkServer()
@@ -219,14 +233,21 @@ def test_a_server_that_dies_while_its_processes_run_ends_the_task(tmp_path: Path
         run_iteration(config, "run", 1)
         start_iteration(open_stores(config), run_id="run", iteration=2)
         with pytest.raises(KrakeError, match=r"died \(signal 9\).*run the task again"):
-            stages.crawl_node(open_stores(config, on_progress=on_progress), run_id="run", iteration=2, node="node-0")
+            stages.crawl_node(
+                open_stores(config, on_progress=on_progress),
+                run_id="run",
+                iteration=2,
+                node="node-0",
+            )
         counts = run_iteration(config, "run", 2)
         truth = serving.truth(options=TruthOptions(rounds=2))
     assert counts["deferred"] == 0
     assert set(Result(config).visited()) == set(truth.visits)
 
 
-def test_another_environment_gets_another_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_environment_gets_another_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else a process would not see, say, the certificates that its task sees."""
     first = fork_server()
     assert fork_server() is first
@@ -247,20 +268,30 @@ def test_a_process_that_says_more_and_more_is_not_waited_for_longer() -> None:
         assert Forked(cast("ForkServer", None), 0, endless.fileno()).wait(timeout_s=0.1) is None
 
 
-def test_a_server_that_was_killed_before_it_could_fork_is_named_with_what_killed_it(tmp_path: Path) -> None:
+def test_a_server_that_was_killed_before_it_could_fork_is_named_with_what_killed_it(
+    tmp_path: Path,
+) -> None:
     server = ForkServer()
     os.kill(server.process.pid, signal.SIGKILL)
-    with pytest.raises(KrakeError, match=r"cannot be started: .* died \(signal 9\); run the task again"):
+    with pytest.raises(
+        KrakeError, match=r"cannot be started: .* died \(signal 9\); run the task again"
+    ):
         fork(server, tmp_path)
 
 
-def test_servers_that_cannot_start_are_an_error_with_the_reason(python: Any, tmp_path: Path) -> None:
+def test_servers_that_cannot_start_are_an_error_with_the_reason(
+    python: Any, tmp_path: Path
+) -> None:
     python(prepare='sys.exit("no room for modules")')
-    with pytest.raises(KrakeError, match="fetching processes cannot be started: no room for modules"):
+    with pytest.raises(
+        KrakeError, match="fetching processes cannot be started: no room for modules"
+    ):
         run(tmp_path)
 
 
-def test_a_program_that_is_not_there_is_an_error_with_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_is_not_there_is_an_error_with_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "gone"))
     with pytest.raises(StorageError, match=r"gone: No such file"):
         run(tmp_path)
@@ -311,7 +342,9 @@ else:
     os.waitpid(pid, 0)
     print(json.dumps([first.process.pid, own, first.process.poll()]))
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     of_child, (first, of_parent, ended) = map(json.loads, done.stdout.splitlines())
     assert of_child != first == of_parent
     assert ended is None

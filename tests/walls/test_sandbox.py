@@ -198,7 +198,9 @@ def seen(home: Path, tried: str, abi: int = 0) -> dict[str, str]:
     with socket.socket(socket.AF_UNIX) as ours:
         ours.bind(f"\0{str(home)[-100:]}")
         ours.listen()
-        done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True
+        )
     assert done.returncode == 0, done.stderr
     found: dict[str, str] = json.loads(done.stdout)
     return found
@@ -208,27 +210,41 @@ def seen(home: Path, tried: str, abi: int = 0) -> dict[str, str]:
 @pytest.mark.parametrize("abi", ABIS)
 def test_nothing_else_can_be_opened_written_or_executed(home: Path, abi: int) -> None:
     """Also where Landlock is older than this kernel's; files that are not there at all are no proof."""
-    before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file() and "spool" not in path.parts}
+    before = {
+        path: path.read_bytes()
+        for path in home.rglob("*")
+        if path.is_file() and "spool" not in path.parts
+    }
     found = seen(home, REFUSED, abi)
-    assert {name for name, what in found.items() if what not in ("PermissionError", "OSError")} - _missing() == set()
+    assert {
+        name for name, what in found.items() if what not in ("PermissionError", "OSError")
+    } - _missing() == set()
     assert "done" not in found.values()
     assert before == {path: path.read_bytes() for path in before}
 
 
 def _missing() -> set[str]:
     """Tries for files that this machine does not have."""
-    paths = {"private keys": "/etc/ssl/private", "passwords": "/etc/shadow", "shared memory": "/dev/shm"}
+    paths = {
+        "private keys": "/etc/ssl/private",
+        "passwords": "/etc/shadow",
+        "shared memory": "/dev/shm",
+    }
     return {name for name, path in paths.items() if not Path(path).exists()}
 
 
 def test_each_of_these_tries_would_succeed_without_walls(home: Path) -> None:
     """But for what only root may do."""
     lacking = TRIED.replace("build_walls(node", "(lambda *_: None)(node")
-    program = lacking.format(home=str(home), abi=0, more=REFUSED.replace("parent, signal.SIGTERM", "parent, 0"))
+    program = lacking.format(
+        home=str(home), abi=0, more=REFUSED.replace("parent, signal.SIGTERM", "parent, 0")
+    )
     with socket.socket(socket.AF_UNIX) as ours:
         ours.bind(f"\0{str(home)[-100:]}")
         ours.listen()
-        done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True
+        )
     found = json.loads(done.stdout)
     of_root = {"passwords", "private keys", "root", "shared memory", "home", "memory of the task"}
     assert {name for name, what in found.items() if what != "done"} <= of_root
@@ -317,7 +333,10 @@ def test_a_kernel_without_landlock_is_named_once_by_the_task_and_in_each_log(
 def test_a_system_call_that_is_refused_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """As containers do whose filter does not know it."""
     code = (
-        "from crawl_lib.walls import sandbox\nsandbox._call = lambda *_: -1\nprint(sandbox.shut_in(read=[], write=[]))"
+        "from crawl_lib.walls import sandbox\nsandbox._call = "
+        "lambda *_: -1\nprint(sandbox.shut_in(read=[], write=[]))"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == NONE_TEXT

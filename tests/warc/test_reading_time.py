@@ -43,7 +43,9 @@ def nested(content: bytes) -> bytes:
 def runs() -> bytes:
     """Several such nests, of many lengths, with noise between them."""
     rng = Random(1)
-    return b"".join(nested(claiming(9))[: rng.randrange(2000, 9000)] + rng.randbytes(50) for _ in range(6))
+    return b"".join(
+        nested(claiming(9))[: rng.randrange(2000, 9000)] + rng.randbytes(50) for _ in range(6)
+    )
 
 
 def repeated(unit: bytes, times: int = 1) -> Callable[[], bytes]:
@@ -66,7 +68,9 @@ ARCHIVES: dict[str, Callable[[], bytes]] = {
     "nested whole records": lambda: nested(RECORD),
     "nested, cut": lambda: nested(claiming(10**7))[:-7],
     "nested in a whole member": lambda: gzip.compress(nested(claiming(9)), 0, mtime=0),
-    "nested above a bomb": lambda: nested(claiming(10**7)) + gzip.compress(bytes(1000 * SIZE), mtime=0)[10:],
+    "nested above a bomb": lambda: (
+        nested(claiming(10**7)) + gzip.compress(bytes(1000 * SIZE), mtime=0)[10:]
+    ),
     "nests": lambda: b"".join(runs() for _ in range(SIZE // (1 << 15))),
     "tiny members": repeated(gzip.compress(b"", mtime=0)),
     "tiny records": repeated(gzip.compress(RECORD, mtime=0)),
@@ -81,7 +85,9 @@ ARCHIVES: dict[str, Callable[[], bytes]] = {
     "plain records": repeated(RECORD),
     "a length and small records": lambda: claiming(10**8) + RECORD * (SIZE // 64),
     "empty lines": lambda: RECORD + b"\r\n" * SIZE * 8,
-    "ARC records": lambda: ARC + b"http://a/ 0.0.0.0 20200101000000 text/html 5\nhello\n" * (SIZE // 64),
+    "ARC records": lambda: (
+        ARC + b"http://a/ 0.0.0.0 20200101000000 text/html 5\nhello\n" * (SIZE // 64)
+    ),
     "ARC, a long line": lambda: ARC + b"x" * SIZE * 32,
 }
 READERS: dict[str, Callable[[Any], Any]] = {"archive": read_archive, "own": scan}

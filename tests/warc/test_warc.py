@@ -36,10 +36,14 @@ def in_archive(data: bytes) -> tuple[list[WarcRecord], Counter[str]]:
     return records, Counter(item.reason for item in found if isinstance(item, Damage))
 
 
-@pytest.mark.parametrize("path", foreign() or [None], ids=lambda path: path.name if path else "none")
+@pytest.mark.parametrize(
+    "path", foreign() or [None], ids=lambda path: path.name if path else "none"
+)
 def test_foreign_and_damaged_files_are_read_without_a_crash(path):
     if path is None:
-        pytest.skip("shared/testdata/warc is not there: it is third-party data, not part of the project")
+        pytest.skip(
+            "shared/testdata/warc is not there: it is third-party data, not part of the project"
+        )
     records, damage = in_archive(path.read_bytes())
     assert records or damage
     for record in records:
@@ -60,7 +64,13 @@ def one() -> bytes:
 
 @given(noise=st.binary(max_size=400))
 def test_any_bytes_are_read_without_a_crash(noise):
-    for data in (noise, b"\x1f\x8b\x08" + noise, b"WARC/1.0\r\n" + noise, one()[:300] + noise, one() + noise):
+    for data in (
+        noise,
+        b"\x1f\x8b\x08" + noise,
+        b"WARC/1.0\r\n" + noise,
+        one()[:300] + noise,
+        one() + noise,
+    ):
         for record in [*walk(io.BytesIO(data)), *in_archive(data)[0]]:
             assert len(record.block) == int(record.headers["content-length"])
 
@@ -74,7 +84,9 @@ def test_a_cut_member_is_counted(cut):
 
 def test_a_member_beyond_the_limit_is_not_inflated_to_its_end():
     bomb = igzip.compress(b"\0" * 10_000_000)
-    assert list(scan(io.BytesIO(bomb), max_record_bytes=1_000_000)) == [Damage(0, len(bomb), "record_too_large")]
+    assert list(scan(io.BytesIO(bomb), max_record_bytes=1_000_000)) == [
+        Damage(0, len(bomb), "record_too_large")
+    ]
 
 
 def test_several_records_in_a_member_are_read_of_others_and_damage_in_our_own():

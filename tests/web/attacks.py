@@ -12,13 +12,56 @@ from random import Random
 from tests.web.hostile import HABITS, Talk
 
 HTML = b"Content-Type: text/html\r\n"
-FORMATTING = ("a", "b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u")
+FORMATTING = (
+    "a",
+    "b",
+    "big",
+    "code",
+    "em",
+    "font",
+    "i",
+    "nobr",
+    "s",
+    "small",
+    "strike",
+    "strong",
+    "tt",
+    "u",
+)
 BLOCKS = ("div", "p", "section", "article", "li", "blockquote", "td", "center", "address", "h2")
 INLINE = ("span", "ruby", "x-y", "abbr", "sub", "q", "label", "svg", "math", "select")
-NAMES = [first + second + third for first in "abcdefghijklmn" for second in "opqrstuvwxyz" for third in "0123456789abc"]
-BEGINNINGS = ("<!--", "<!", "<?", "</", "<a href='", '<a x="', "<script>", "<title>", "<![CDATA[", "<textarea>", "&#x")
-REFERENCES = ("&amp;", "&#38;", "&notit;", "&CounterClockwiseContourIntegral", "&#xFFFFFFFFFFFF;", "&")
-BASES = ("<base href=/%d/>", "<meta http-equiv=refresh content='%d;url=/r'>", "<link rel=next href=%d>")
+NAMES = [
+    first + second + third
+    for first in "abcdefghijklmn"
+    for second in "opqrstuvwxyz"
+    for third in "0123456789abc"
+]
+BEGINNINGS = (
+    "<!--",
+    "<!",
+    "<?",
+    "</",
+    "<a href='",
+    '<a x="',
+    "<script>",
+    "<title>",
+    "<![CDATA[",
+    "<textarea>",
+    "&#x",
+)
+REFERENCES = (
+    "&amp;",
+    "&#38;",
+    "&notit;",
+    "&CounterClockwiseContourIntegral",
+    "&#xFFFFFFFFFFFF;",
+    "&",
+)
+BASES = (
+    "<base href=/%d/>",
+    "<meta http-equiv=refresh content='%d;url=/r'>",
+    "<link rel=next href=%d>",
+)
 RULES = ("disallow: /%x*%x$", "allow: /%x/%x", "disallow: /*%x*%x*")
 BLOCK = 1 << 20
 
@@ -88,13 +131,17 @@ def tables(count: int, seed: int) -> bytes:
 def links(count: int, seed: int) -> bytes:
     """A page of links and nothing else."""
     rng = Random(seed)
-    form = rng.choice(("<a href=/l/%d>%d</a>", "<a href='http://h%d.invalid/'>%d</a>", "<area href=?%d alt=%d>"))
+    form = rng.choice(
+        ("<a href=/l/%d>%d</a>", "<a href='http://h%d.invalid/'>%d</a>", "<area href=?%d alt=%d>")
+    )
     return b"".join((form % (number, number)).encode() for number in range(count))
 
 
 def port_links(count: int, port: int) -> bytes:
     """Links to a port of this host on which no web server is."""
-    return b"".join(b"<a href='http://127.90.0.1:%d/%d'>mail</a>" % (port, number) for number in range(count))
+    return b"".join(
+        b"<a href='http://127.90.0.1:%d/%d'>mail</a>" % (port, number) for number in range(count)
+    )
 
 
 MARKUP: dict[str, Callable[..., bytes]] = {
@@ -153,12 +200,16 @@ def _nested(talk: Talk) -> bool:
     body = _deflated("gzip", int(talk.args[1]), int(talk.args[2]))
     for _ in range(times - 1):
         body = gzip.compress(body, 1)
-    return talk.reply(headers=HTML + b"Content-Encoding: %s\r\n" % b", ".join([b"gzip"] * times), body=body)
+    return talk.reply(
+        headers=HTML + b"Content-Encoding: %s\r\n" % b", ".join([b"gzip"] * times), body=body
+    )
 
 
 def _members(talk: Talk) -> bool:
     """/members/<count>: a gzip body of so many members."""
-    return talk.reply(headers=HTML + b"Content-Encoding: gzip\r\n", body=gzip.compress(b"<p>") * int(talk.args[0]))
+    return talk.reply(
+        headers=HTML + b"Content-Encoding: gzip\r\n", body=gzip.compress(b"<p>") * int(talk.args[0])
+    )
 
 
 def _not_gzip(talk: Talk) -> bool:
@@ -210,7 +261,9 @@ def _two_lengths(talk: Talk) -> bool:
 
 def _to(talk: Talk) -> bool:
     """/to/<place>: a redirect to a place that `PLACES` names."""
-    place = PLACES[talk.args[0]].replace(b"SELF", talk.seen.host.encode("latin-1").partition(b":")[0])
+    place = PLACES[talk.args[0]].replace(
+        b"SELF", talk.seen.host.encode("latin-1").partition(b":")[0]
+    )
     return talk.reply("302 Found", b"Location: " + place + b"\r\n", b"")
 
 
@@ -240,7 +293,9 @@ def _rules(size: int, seed: int) -> bytes:
 
 def _robots(talk: Talk) -> bool:
     """/rules/<bytes>/<seed>: a robots.txt that denies /denied, and has so many rules more."""
-    return talk.reply(headers=b"Content-Type: text/plain\r\n", body=_rules(int(talk.args[0]), int(talk.args[1])))
+    return talk.reply(
+        headers=b"Content-Type: text/plain\r\n", body=_rules(int(talk.args[0]), int(talk.args[1]))
+    )
 
 
 ATTACKS: dict[str, Callable[[Talk], bool]] = {

@@ -38,7 +38,12 @@ class Case(NamedTuple):
     rejection: str = ""
 
 
-_OK, _REDIRECT, _TIMEOUT, _BROKEN = Outcome.OK, Outcome.REDIRECT, Outcome.TIMEOUT, Outcome.PROTOCOL_ERROR
+_OK, _REDIRECT, _TIMEOUT, _BROKEN = (
+    Outcome.OK,
+    Outcome.REDIRECT,
+    Outcome.TIMEOUT,
+    Outcome.PROTOCOL_ERROR,
+)
 _CUT = "length|time"
 """A large body is cut by whichever limit it reaches first: that depends on who else is being fetched."""
 _GONE_AWAY, _UNREACHABLE = Outcome.CONNECT_FAILED, Outcome.ROBOTS_UNREACHABLE
@@ -111,7 +116,9 @@ CASES: dict[str, Case] = {
     "links": Case("/links/{51000-90000}/{seed}", _OK, urls=1),
     # Places that are not to be gone to
     "redirect-loop": Case("/redirect-loop/{0-99}", _REDIRECT),
-    "to-inner": Case("/to/{inner|cloud|mapped|hidden|decimal}", _REDIRECT, then=Outcome.ADDRESS_REFUSED),
+    "to-inner": Case(
+        "/to/{inner|cloud|mapped|hidden|decimal}", _REDIRECT, then=Outcome.ADDRESS_REFUSED
+    ),
     "to-port": Case("/to/{mail|irc|ssh}", _REDIRECT, rejection="port"),
     "to-scheme": Case("/to/{script|file}", _REDIRECT, rejection="scheme"),
     "to-long": Case("/to/long", _REDIRECT, rejection="too_long"),
@@ -159,7 +166,9 @@ class Host:
     def urls(self, port: int, others: dict[str, int]) -> list[str]:
         """Its pages. `port`: of the server; `others`: the ports that `Case.via` names."""
         scheme = "https" if self.case.via == "https" else "http"
-        return [f"{scheme}://{self.host}:{others.get(self.case.via, port)}{path}" for path in self.paths]
+        return [
+            f"{scheme}://{self.host}:{others.get(self.case.via, port)}{path}" for path in self.paths
+        ]
 
 
 def address_of(network: str, number: int) -> str:
@@ -170,7 +179,10 @@ def address_of(network: str, number: int) -> str:
 def hosts_of(seed: int, count: int, urls: int) -> list[Host]:
     """So many hosts, the cases in turn, so none is missing if there are as many hosts. `urls`: the most of one host."""
     names = list(CASES)
-    return [_host(names[number % len(names)], number, urls, Random(f"{seed} {number}")) for number in range(count)]
+    return [
+        _host(names[number % len(names)], number, urls, Random(f"{seed} {number}"))
+        for number in range(count)
+    ]
 
 
 def good_hosts(count: int) -> Iterator[str]:
@@ -185,7 +197,9 @@ def _host(name: str, number: int, urls: int, rng: Random) -> Host:
     address = address_of(REFUSED if case.host == "refused" else HOSTILE, number)
     host = address
     if case.host == "inner":
-        host = name_of(address_of(rng.choice(("10.0", "169.254", "192.168", REFUSED)), number), "quick")
+        host = name_of(
+            address_of(rng.choice(("10.0", "169.254", "192.168", REFUSED)), number), "quick"
+        )
     elif case.host not in ("address", "refused"):
         host = name_of(address, case.host)
     paths = tuple(f"{varied(case.path, rng)}?{page}" for page in range(min(urls, case.urls)))

@@ -39,7 +39,9 @@ LONGEST_S = 1.0
 Step = tuple[str, bytes]
 GOOD_PAGE = (
     b"<title>Good</title>"
-    + b"<p>text of a page, and a <a href='/good/%d?more'>link</a> to another" * 40 % tuple(range(40))
+    + b"<p>text of a page, and a <a href='/good/%d?more'>link</a> to another"
+    * 40
+    % tuple(range(40))
     + b"<p>more text without any link" * 100
 )
 
@@ -104,7 +106,11 @@ class Crowd:
         writer.close()
 
     async def request(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str, connection: int
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        address: str,
+        connection: int,
     ) -> bool:
         """Serve one request; returns whether another one may come."""
         first = await reader.readexactly(1)
@@ -118,9 +124,13 @@ class Crowd:
             self.log.flush()
             writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
             return True
-        self.log.write(LoggedRequest(host, seen.path, 0, seen.start, seen.start, "", "GET").to_line())
+        self.log.write(
+            LoggedRequest(host, seen.path, 0, seen.start, seen.start, "", "GET").to_line()
+        )
         if seen.path.startswith("/good/"):
-            await asyncio.sleep(LONGEST_S * (zlib.crc32(f"{host}{seen.path}".encode()) % 1000) / 1000)
+            await asyncio.sleep(
+                LONGEST_S * (zlib.crc32(f"{host}{seen.path}".encode()) % 1000) / 1000
+            )
             steps, stays = self.steps_of(b"%d" % len(GOOD_PAGE), GOOD_PAGE), True
         else:
             steps, stays = self.hostile_steps(seen, address)
@@ -138,17 +148,23 @@ class Crowd:
 
     @staticmethod
     def steps_of(length: bytes, body: bytes) -> list[Step]:
-        head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: " + length + b"\r\n\r\n"
+        head = (
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: " + length + b"\r\n\r\n"
+        )
         return [("send", head + body)]
 
 
-async def play(steps: list[Step], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def play(
+    steps: list[Step], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
     """Do what a habit does, until it is done or the client goes away."""
     for kind, data in steps:
         if kind == "hang":
             await reader.read()
         elif kind == "reset":
-            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            writer.get_extra_info("socket").setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+            )
         elif kind == "drip":
             for place in range(len(data)):
                 await _send(data[place : place + 1], writer)
@@ -178,11 +194,15 @@ async def serve(crowd: Crowd, on_ready: Callable[[int], None]) -> None:
     """Serve until standard input ends."""
     opened = listen_everywhere()
     over = asyncio.Event()
-    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), lambda: os.read(0, 4096) or over.set())
+    asyncio.get_running_loop().add_reader(
+        sys.stdin.fileno(), lambda: os.read(0, 4096) or over.set()
+    )
     async with await asyncio.start_server(crowd.connection, sock=opened):
         on_ready(opened.getsockname()[1])
         await over.wait()
-        os._exit(0 if crowd.log.flush() is None else 1)  # connections that hang for ever need no goodbye
+        os._exit(
+            0 if crowd.log.flush() is None else 1
+        )  # connections that hang for ever need no goodbye
 
 
 def main() -> None:

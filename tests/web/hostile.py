@@ -46,7 +46,10 @@ class Talk:
         self.sock.sendall(data)
 
     def reply(
-        self, status: str = "200 OK", headers: bytes = b"Content-Type: text/html\r\n", body: bytes = OK_BODY
+        self,
+        status: str = "200 OK",
+        headers: bytes = b"Content-Type: text/html\r\n",
+        body: bytes = OK_BODY,
     ) -> bool:
         length = b"Content-Length: %d\r\n\r\n" % len(body)
         self.seen.end = time.monotonic()
@@ -134,7 +137,9 @@ def _negative(talk: Talk) -> bool:
 
 
 def _chunked(talk: Talk) -> bool:
-    talk.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4;x=y\r\ngood\r\n0\r\nX-Trailer: 1\r\n\r\n")
+    talk.send(
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4;x=y\r\ngood\r\n0\r\nX-Trailer: 1\r\n\r\n"
+    )
     return True
 
 
@@ -151,7 +156,11 @@ def _endless_chunk(talk: Talk) -> bool:
 def _header_flood(talk: Talk) -> bool:
     """/header-flood/<bytes>."""
     line = b"X-Flood: " + b"y" * 989 + b"\r\n"
-    talk.send(b"HTTP/1.1 200 OK\r\n" + line * (int(talk.args[0]) // len(line)) + b"Content-Length: 4\r\n\r\ngood")
+    talk.send(
+        b"HTTP/1.1 200 OK\r\n"
+        + line * (int(talk.args[0]) // len(line))
+        + b"Content-Length: 4\r\n\r\ngood"
+    )
     return False
 
 
@@ -217,11 +226,14 @@ def _before_status(talk: Talk) -> bool:
 
 def _not_applied(talk: Talk) -> bool:
     """/not-applied/<coding>: a coding that is named and was not applied."""
-    return talk.reply(headers=b"Content-Type: text/html\r\nContent-Encoding: %b\r\n" % talk.args[0].encode())
+    return talk.reply(
+        headers=b"Content-Type: text/html\r\nContent-Encoding: %b\r\n" % talk.args[0].encode()
+    )
 
 
 SPACED_HEAD = (
-    b"HTTP/1.1 200   Very  OK\r\nX-OdD:no-space\r\nCONTENT-type :  text/html  \r\nContent-Length:   11\r\n\r\n"
+    b"HTTP/1.1 200   Very  OK\r\nX-OdD:no-space\r\nCONTENT-type "
+    b":  text/html  \r\nContent-Length:   11\r\n\r\n"
 )
 
 
@@ -314,7 +326,11 @@ class HostileWeb:
     """
 
     def __init__(
-        self, address: str = "127.0.0.1", *, robots: bytes | None = None, certificate: Path | None = None
+        self,
+        address: str = "127.0.0.1",
+        *,
+        robots: bytes | None = None,
+        certificate: Path | None = None,
     ) -> None:
         self.address = address
         self.robots = robots

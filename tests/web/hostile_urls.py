@@ -91,7 +91,9 @@ def _octets(rng: Random, size: int) -> str:
 
 def _words(rng: Random, size: int) -> str:
     """Folders with new names, without a digit."""
-    return "/".join("".join(rng.choices(_LETTERS, k=rng.randrange(1, 12))) for _ in range(size // 7))
+    return "/".join(
+        "".join(rng.choices(_LETTERS, k=rng.randrange(1, 12))) for _ in range(size // 7)
+    )
 
 
 def _query(mark: str) -> Maker:
@@ -133,7 +135,9 @@ HOSTS: dict[str, Maker] = {
     "punycode labels": _host_of(_punycode),
     "false punycode": _host_of(lambda rng, size: "xn--" + _of(_LETTERS + "0123456789-")(rng, size)),
     "umlauts": _of("äöüß", least=1),
-    "one alphabet": lambda rng, size: "".join(chr(rng.randrange(0x4E00, 0x9FFF)) for _ in range(size)),
+    "one alphabet": lambda rng, size: "".join(
+        chr(rng.randrange(0x4E00, 0x9FFF)) for _ in range(size)
+    ),
     "alphabets": _host_of(lambda rng, size: _of(rng.choice(_ALPHABETS))(rng, size)),
     "other dots": _host_of(_of(_LETTERS), "。"),
     "marks": lambda rng, size: "a" + _of("\u0301\u0323\u0327\u0345")(rng, size),
@@ -148,7 +152,9 @@ PATHS: dict[str, Maker] = {
     "up and down": lambda _, size: "a/" * (size // 5) + "../" * (size // 5),
     "an escape in an escape": _chain,
     "dots in escapes": _chains,
-    "dots escaped in rounds": _parts("%%32e%%32e/", "%2%65/", "a/", "%%%32%35%32e/", "%2%6%35%%32%65/"),
+    "dots escaped in rounds": _parts(
+        "%%32e%%32e/", "%2%65/", "a/", "%%%32%35%32e/", "%2%6%35%%32%65/"
+    ),
     "pieces of escapes": _parts("%", "2", "e", "%2", "3", "%3", "/", "."),
     "octets": _octets,
     "letters in escapes": _parts("%61", "%7E", "%2D", "%5f", "%30"),
@@ -224,7 +230,9 @@ class Shape:
         """Return an HTML page of about `size` bytes, whose links have about `link_chars` characters each."""
         links: list[bytes] = []
         while size > 0:
-            link = f'<a href="{escape(self.href(rng, link_chars))}">x</a>'.encode("utf-8", "replace")
+            link = f'<a href="{escape(self.href(rng, link_chars))}">x</a>'.encode(
+                "utf-8", "replace"
+            )
             links.append(link)
             size -= len(link)
         return b"".join(links)
@@ -235,8 +243,12 @@ class Shape:
         return made["credentials"] + host + made["port"] + "/" + self._behind_host(rng, size)
 
     def _behind_host(self, rng: Random, size: int) -> str:
-        path, query, fragment = (self._part(part, rng, size) for part in ("path", "query", "fragment"))
-        return path + (f"?{query}" if query else "") + (f"#{fragment}" if fragment else "") + self.end
+        path, query, fragment = (
+            self._part(part, rng, size) for part in ("path", "query", "fragment")
+        )
+        return (
+            path + (f"?{query}" if query else "") + (f"#{fragment}" if fragment else "") + self.end
+        )
 
     def _part(self, part: str, rng: Random, size: int) -> str:
         if part not in self.makers:
@@ -255,7 +267,9 @@ def draw(seed: int) -> Shape:
         if part == large or rng.random() < (0.6 if part in {"host", "path", "query"} else 0.1)
     }
     makers = {part: _KINDS[part][name] for part, name in names.items()}
-    return Shape(f"seed {seed}: {large} of {names}", large, makers, rng.choice(_STARTS), rng.choice(_ENDS))
+    return Shape(
+        f"seed {seed}: {large} of {names}", large, makers, rng.choice(_STARTS), rng.choice(_ENDS)
+    )
 
 
 def ratio(work: Callable[[int], Callable[[], object]], size: int) -> float:
@@ -274,7 +288,9 @@ def _ratio(small: Callable[[], object], large: Callable[[], object], *, tries: i
     found = float("inf")
     for attempt in range(tries):
         times_each = repeat * (1 + attempt)
-        pairs = [(_cpu_s(small, times_each), _cpu_s(large, times_each)) for _ in range(1 + 3 * attempt)]
+        pairs = [
+            (_cpu_s(small, times_each), _cpu_s(large, times_each)) for _ in range(1 + 3 * attempt)
+        ]
         times = [statistics.median(column) for column in zip(*pairs, strict=True)]
         found = min(found, times[1] / times[0])
         if found <= MOST_RATIO:
@@ -292,7 +308,9 @@ def _cpu_s(work: Callable[[], object], repeat: int) -> float:
 def main() -> None:
     from tests.urls import hostile_checks  # noqa: PLC0415 - the texts above need nothing of Krake
 
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seconds", type=float, default=900, help="how long")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     options = parser.parse_args()

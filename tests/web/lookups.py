@@ -46,4 +46,6 @@ def install(server: str) -> None:
 
 def python_of(directory: Path, server: str) -> str:
     """The program of an environment in `directory` that asks this name server; all else is that of this Python."""
-    return pythons.python_of(directory, f"import tests.web.lookups as lookups; lookups.install({server!r})")
+    return pythons.python_of(
+        directory, f"import tests.web.lookups as lookups; lookups.install({server!r})"
+    )

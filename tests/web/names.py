@@ -32,7 +32,9 @@ class Said:
 class NameServer:
     """The server. `asked`: the names of the questions that came, in order, one for each family."""
 
-    def __init__(self, says: Callable[[str], Said], place: tuple[str, int] = ("127.0.0.1", 0)) -> None:
+    def __init__(
+        self, says: Callable[[str], Said], place: tuple[str, int] = ("127.0.0.1", 0)
+    ) -> None:
         self.asked: list[str] = []
         self._says = says
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -88,5 +90,12 @@ def _answer(data: bytes, end: int, said: Said) -> bytes:
         for address in said.addresses
         if (":" in address) == (kind == _AAAA) and kind in (_A, _AAAA)
     ]
-    records = b"".join(b"\xc0\x0c" + struct.pack("!HHIH", kind, 1, 60, len(one)) + one for one in packed)
-    return data[:2] + struct.pack("!HHHHH", 0x8180 | said.code, 1, len(packed), 0, 0) + data[12 : end + 4] + records
+    records = b"".join(
+        b"\xc0\x0c" + struct.pack("!HHIH", kind, 1, 60, len(one)) + one for one in packed
+    )
+    return (
+        data[:2]
+        + struct.pack("!HHHHH", 0x8180 | said.code, 1, len(packed), 0, 0)
+        + data[12 : end + 4]
+        + records
+    )

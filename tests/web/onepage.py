@@ -18,7 +18,9 @@ from tests.web.loopback import listen_everywhere
 
 FIRST = IPv4Address("127.64.0.0")
 MISSING = make_answer(404, [("Content-Type", "text/html")], b"<p>404</p>")
-PAGE = make_answer(200, [("Content-Type", "text/html")], b"<title>One page</title>" + b"<p>of plain text</p>" * 100)
+PAGE = make_answer(
+    200, [("Content-Type", "text/html")], b"<title>One page</title>" + b"<p>of plain text</p>" * 100
+)
 
 
 class OnePage:

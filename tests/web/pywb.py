@@ -63,9 +63,13 @@ class Pywb:
     `is_bare`: leave pages without a frame and a banner. `port`: of loopback, once it runs.
     """
 
-    def __init__(self, directory: Path, *, index: Path, archive: Path, is_bare: bool = False) -> None:
+    def __init__(
+        self, directory: Path, *, index: Path, archive: Path, is_bare: bool = False
+    ) -> None:
         self._directory = directory
-        config = CONFIG.format(collection=COLLECTION, index=index, archive=archive) + (BARE if is_bare else "")
+        config = CONFIG.format(collection=COLLECTION, index=index, archive=archive) + (
+            BARE if is_bare else ""
+        )
         (directory / "config.yaml").write_text(config)
         self._process: subprocess.Popen[str] | None = None
         self._connection = http.client.HTTPConnection("127.0.0.1")
@@ -89,7 +93,10 @@ class Pywb:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._connection.close()
         assert self._process is not None
@@ -98,6 +105,8 @@ class Pywb:
 
     def replay(self, url: str, stamp: str) -> Replayed:
         """The capture of a URL (canonical) nearest to a time (YYYYMMDDhhmmss), with the body as it was captured."""
-        self._connection.request("GET", f"/{COLLECTION}/{stamp}id_/{url}", headers={"Accept-Encoding": "gzip, br"})
+        self._connection.request(
+            "GET", f"/{COLLECTION}/{stamp}id_/{url}", headers={"Accept-Encoding": "gzip, br"}
+        )
         response = self._connection.getresponse()
         return Replayed(response.status, response.headers, response.read())

@@ -27,10 +27,16 @@ LISTS = {
         "application/gzip",
         gzip.compress(b"<urlset><url><loc>/a</loc></url><url><loc>/b</loc></url></urlset>"),
     ),
-    "/list.txt": ("text/plain", b"http://%s:PORT/c\nhttp://%s:PORT/endless?1\n" % ((ADDRESS.encode(),) * 2)),
+    "/list.txt": (
+        "text/plain",
+        b"http://%s:PORT/c\nhttp://%s:PORT/endless?1\n" % ((ADDRESS.encode(),) * 2),
+    ),
     "/rss": ("application/rss+xml", b"<rss><channel><item><link>/d</link></item></channel></rss>"),
     "/d": ("text/html", b'<link rel="alternate" type="application/atom+xml" href="/atom">'),
-    "/atom": ("text/xml", b'<feed><entry><link href="/e"/><link rel="enclosure" href="/f"/></entry></feed>'),
+    "/atom": (
+        "text/xml",
+        b'<feed><entry><link href="/e"/><link rel="enclosure" href="/f"/></entry></feed>',
+    ),
     "/notes": ("text/plain", b"see http://nowhere.test/"),
 }
 PAGES = {"/", "/a", "/b", "/c", "/e", "/f", "/notes"}
@@ -50,10 +56,15 @@ class SitemapAnswers:
         if path == "/robots.txt":
             mime, body = "text/plain", ROBOTS
         elif path == "/endless":  # an index that lists an index, and so on
-            mime, body = "text/xml", b"<sitemapindex><loc>/endless?%d</loc></sitemapindex>" % (int(query) + 1)
+            mime, body = (
+                "text/xml",
+                b"<sitemapindex><loc>/endless?%d</loc></sitemapindex>" % (int(query) + 1),
+            )
         elif path not in PAGES | LISTS.keys():
             return make_answer(404, [], b"")
-        return make_answer(200, [("Content-Type", mime)], body.replace(b"PORT", str(self.port).encode()))
+        return make_answer(
+            200, [("Content-Type", mime)], body.replace(b"PORT", str(self.port).encode())
+        )
 
 
 class SitemapServing(ServerProcess):

@@ -53,7 +53,9 @@ def page(path: str, port: str) -> bytes:
     return "".join(f"<a href='{url}'>a page</a>" for url in urls).encode()
 
 
-async def connection(log: TextIO, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def connection(
+    log: TextIO, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
     """Serve one connection to its end."""
     with suppress(OSError, asyncio.IncompleteReadError):
         while head := (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n"):
@@ -69,7 +71,12 @@ async def connection(log: TextIO, reader: asyncio.StreamReader, writer: asyncio.
             kind = b"text/html" if body else b"text/plain"
             length = b"%d" % len(body)
             writer.write(
-                b"HTTP/1.1 200 OK\r\nContent-Type: " + kind + b"\r\nContent-Length: " + length + b"\r\n\r\n" + body
+                b"HTTP/1.1 200 OK\r\nContent-Type: "
+                + kind
+                + b"\r\nContent-Length: "
+                + length
+                + b"\r\n\r\n"
+                + body
             )
     writer.close()
 
@@ -84,7 +91,9 @@ class TenantServing(ServerProcess):
 async def serve(log: TextIO) -> None:
     """Serve until standard input ends."""
     opened, over = listen_everywhere(), asyncio.Event()
-    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), lambda: os.read(0, 4096) or over.set())
+    asyncio.get_running_loop().add_reader(
+        sys.stdin.fileno(), lambda: os.read(0, 4096) or over.set()
+    )
     async with await asyncio.start_server(lambda *streams: connection(log, *streams), sock=opened):
         print(json.dumps({"port": opened.getsockname()[1]}), flush=True)
         await over.wait()

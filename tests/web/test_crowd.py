@@ -10,13 +10,28 @@ from tests.web.catalogue import CASES, GOOD, HOSTILE, good_hosts, hosts_of, vari
 from tests.web.crowd import CrowdServing
 from tests.web.hostile import HostileWeb
 
-ENDS = ["/ok", "/short", "/chunked", "/http09", "/half-head", "/spacing", "/status/404", "/bases/9/1", "/not-gzip"]
+ENDS = [
+    "/ok",
+    "/short",
+    "/chunked",
+    "/http09",
+    "/half-head",
+    "/spacing",
+    "/status/404",
+    "/bases/9/1",
+    "/not-gzip",
+]
 ENDS += ["/inflate/gzip/1/2", "/two-lengths", "/header-flood/3000", "/to/inner", "/close"]
 """Habits whose answer ends by itself, and is the same each time."""
 
 
 def test_every_habit_is_a_case() -> None:
-    used = {word for case in CASES.values() for text in (case.path, case.robots) for word in text_of(text)}
+    used = {
+        word
+        for case in CASES.values()
+        for text in (case.path, case.robots)
+        for word in text_of(text)
+    }
     assert used >= set(ALL) - {"ok", "body"}
 
 
@@ -70,4 +85,6 @@ def test_a_good_page_is_served_at_every_good_address_and_logged() -> None:
         for address in (f"{GOOD}.0.1", f"{GOOD}.3.200"):
             assert said(address, crowd.port, "/good/1").startswith(b"HTTP/1.1 200 OK\r\n")
         assert said(f"{HOSTILE}.0.9", crowd.port, "/robots.txt").startswith(b"HTTP/1.1 404")
-        assert crowd.log().counts() == {f"http://{GOOD}.{rest}:{crowd.port}/good/1": 1 for rest in ("0.1", "3.200")}
+        assert crowd.log().counts() == {
+            f"http://{GOOD}.{rest}:{crowd.port}/good/1": 1 for rest in ("0.1", "3.200")
+        }

@@ -67,7 +67,12 @@ def test_arcs_hold_unfollowed_links_but_no_redirects_and_no_self_links(tree: Pat
 
 @pytest.mark.parametrize(
     ("href", "expected"),
-    [("x y.html", "/d/x%20y.html"), ("%7eu/\u00e9", "/d/~u/%C3%A9"), ("../../up", "/up"), ("?q=1#f", "/d/p?q=1")],
+    [
+        ("x y.html", "/d/x%20y.html"),
+        ("%7eu/\u00e9", "/d/~u/%C3%A9"),
+        ("../../up", "/up"),
+        ("?q=1#f", "/d/p?q=1"),
+    ],
 )
 def test_absolute_gives_canonical_urls(href: str, expected: str) -> None:
     assert absolute(f"{HERE}/d/p", href) == HERE + expected

@@ -60,7 +60,9 @@ def facets(path: str) -> Iterator[str]:
     chosen = dict(re.findall(r"(\w+)=(\d)", path)) or {f"f{facet}": "0" for facet in range(FACETS)}
     for name in chosen:
         for value in range(VALUES):
-            yield "/list?" + "&amp;".join(f"{a}={b}" for a, b in {**chosen, name: str(value)}.items())
+            yield "/list?" + "&amp;".join(
+                f"{a}={b}" for a, b in {**chosen, name: str(value)}.items()
+            )
 
 
 def refreshes(path: str) -> Iterator[str]:
@@ -136,7 +138,11 @@ class TrapAnswers:
             return MISSING
         name, links = list(SITES.items())[target.site]
         hrefs = list(links(target.path))
-        body = f'<meta http-equiv="refresh" content="0; url={hrefs[0]}">' if name == "refreshes" else ""
+        body = (
+            f'<meta http-equiv="refresh" content="0; url={hrefs[0]}">'
+            if name == "refreshes"
+            else ""
+        )
         if name == "offers":
             body += f"<p>{WORDS} {target.path}</p>"
         elif name not in EQUAL:

@@ -21,7 +21,9 @@ FOLLOWED_RELS = {"next", "prev", "index", "contents", "start", "alternate"} | {
     "search",
     "license",
 }
-RECORDED = dict.fromkeys(("img", "script", "source", "video", "audio", "track", "embed", "input"), "src")
+RECORDED = dict.fromkeys(
+    ("img", "script", "source", "video", "audio", "track", "embed", "input"), "src"
+)
 RECORDED["object"] = "data"
 
 
@@ -40,7 +42,11 @@ class LinkFinder(HTMLParser):
 
     def parse_endtag(self, i: int) -> int:
         """End tags say nothing of links, but those of script and style switch the parser back."""
-        if self.cdata_elem is None and (end := self.rawdata.find(">", i)) > 0 and self.rawdata[i + 2 : i + 3].isalpha():
+        if (
+            self.cdata_elem is None
+            and (end := self.rawdata.find(">", i)) > 0
+            and self.rawdata[i + 2 : i + 3].isalpha()
+        ):
             return end + 1
         return super().parse_endtag(i)
 
@@ -63,7 +69,9 @@ class LinkFinder(HTMLParser):
     def meta(self, given: dict[str, str]) -> None:
         content = given.get("content", "")
         if given.get("http-equiv", "").lower() == "refresh":
-            if found := re.match(r"\s*[\d.]+\s*[;,]\s*url\s*=\s*['\"]?([^'\"]*)", content, re.IGNORECASE):
+            if found := re.match(
+                r"\s*[\d.]+\s*[;,]\s*url\s*=\s*['\"]?([^'\"]*)", content, re.IGNORECASE
+            ):
                 self.links.append((found[1], True))
         elif given.get("name", "").lower() == "robots":
             self.nofollow |= bool({"nofollow", "none"} & set(re.split(r"[\s,]+", content.lower())))
@@ -77,7 +85,15 @@ def absolute(base: str, href: str) -> str | None:
         return None
     assert not re.search(r"\\|%2f", cleaned, re.IGNORECASE), f"not sure what {href!r} means"
     path = quote(unquote(parts.path), safe="/~!$&'()*+,;=:@-._") or "/"
-    return urlunsplit((parts.scheme, parts.netloc.lower(), path, quote(parts.query, safe="%/?~!$&()*+,;=:@-._"), ""))
+    return urlunsplit(
+        (
+            parts.scheme,
+            parts.netloc.lower(),
+            path,
+            quote(parts.query, safe="%/?~!$&()*+,;=:@-._"),
+            "",
+        )
+    )
 
 
 @dataclass
@@ -110,7 +126,9 @@ def walk(trees: dict[str, Path], seeds: list[str]) -> Walk:
                 if followed and origin(target) in trees:
                     queue.append(target)
     existing = result.urls("ok")
-    result.arcs = {(source, target) for source, target in pairs if target in existing and source != target}
+    result.arcs = {
+        (source, target) for source, target in pairs if target in existing and source != target
+    }
     return result
 
 
@@ -130,7 +148,9 @@ def links_of(url: str, path: Path) -> Iterator[tuple[str, bool]]:
     finder = LinkFinder()
     finder.feed(path.read_text(encoding="utf-8", errors="replace"))
     base = urljoin(url, finder.base) if finder.base else url
-    for href, followed in dict.fromkeys((href.partition("#")[0], followed) for href, followed in finder.links):
+    for href, followed in dict.fromkeys(
+        (href.partition("#")[0], followed) for href, followed in finder.links
+    ):
         target = absolute(base, href)
         if target is not None:
             yield target, followed and not finder.nofollow

@@ -38,14 +38,22 @@ class PlainLinks:
         self.found = Found()
 
     def links(
-        self, taken: TakenUrl, page: ParsedPage, nofollow: bool, start: int = 0, *, is_similar: bool = False
+        self,
+        taken: TakenUrl,
+        page: ParsedPage,
+        nofollow: bool,
+        start: int = 0,
+        *,
+        is_similar: bool = False,
     ) -> None:
         """See `Discovery.links`."""
         links, resolver = read_links(page.links), LinkResolver(self.config.urls.max_length_chars)
         hops = {link.href for link in links if link.element in {"meta", "sitemap"}}
         for number, link in enumerate(links, start):
             (target,) = resolved(resolver, page.base, [link.href])
-            bar = self.bar(taken, link, nofollow, link.href in hops) or ("similar" if is_similar else "")
+            bar = self.bar(taken, link, nofollow, link.href in hops) or (
+                "similar" if is_similar else ""
+            )
             self.one(taken, number, link, target, bar, is_hop=link.href in hops)
 
     def bar(self, taken: TakenUrl, link: Link, nofollow: bool, is_hop: bool) -> str:
@@ -54,16 +62,24 @@ class PlainLinks:
             return "element"
         if (nofollow or link.nofollow) and not self.config.parse.follow_nofollow:
             return "nofollow"
-        return "redirect_limit" if is_hop and taken.queued.redirects >= self.config.fetch.max_redirects else ""
+        return (
+            "redirect_limit"
+            if is_hop and taken.queued.redirects >= self.config.fetch.max_redirects
+            else ""
+        )
 
-    def one(self, taken: TakenUrl, number: int, link: Link, target: Target, bar: str, *, is_hop: bool) -> None:
+    def one(
+        self, taken: TakenUrl, number: int, link: Link, target: Target, bar: str, *, is_hop: bool
+    ) -> None:
         """Judge a link."""
         depth, followed, rule = taken.queued.depth + 1, False, target.rejection or bar
         if not rule:
             followed, rule = self.filter.verdict(target.url, target.host, depth)
         if followed:
             redirects = taken.queued.redirects + 1 if is_hop else 0
-            self.found.send(target.url, taken.position + 1, number, taken.key.hex(), depth, redirects)
+            self.found.send(
+                target.url, taken.position + 1, number, taken.key.hex(), depth, redirects
+            )
         else:
             self.found.rejections[str(rule)] += 1
         if target.rejection is None and (followed or link.element != "robots"):

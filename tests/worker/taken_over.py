@@ -108,7 +108,9 @@ def private_memory() -> None:
     mmap.mmap(-1, LARGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
 
 
-def attack(folder: str, unix_path: str, *, internet: bool, but: Sequence[str] = ()) -> dict[str, str]:
+def attack(
+    folder: str, unix_path: str, *, internet: bool, but: Sequence[str] = ()
+) -> dict[str, str]:
     """Try everything. `folder`: where files may be made; `unix_path`: of a datagram socket that listens.
 
     `internet`: TCP is left to the network's rules. `but`: left out.
@@ -124,7 +126,9 @@ def attack(folder: str, unix_path: str, *, internet: bool, but: Sequence[str] = 
         "raw IP": lambda: open_socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP),
         "raw IPv6": lambda: open_socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_ICMPV6),
         "the hypervisor": lambda: open_socket(socket.AF_VSOCK, socket.SOCK_STREAM),
-        "a socket by another ABI": lambda: call("socket", socket.AF_UNIX, socket.SOCK_STREAM, 0, more=1 << 30),
+        "a socket by another ABI": lambda: call(
+            "socket", socket.AF_UNIX, socket.SOCK_STREAM, 0, more=1 << 30
+        ),
         "a server": serve,
         "a process": fork,
         "a process, in a thread": lambda: in_thread(fork),
@@ -136,7 +140,9 @@ def attack(folder: str, unix_path: str, *, internet: bool, but: Sequence[str] = 
         "memory": private_memory,
         "memory of Python": lambda: bytearray(LARGE),
         "shared memory": lambda: mmap.mmap(-1, LARGE).close(),
-        "stacks": lambda: mmap.mmap(-1, LARGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x100).close(),
+        "stacks": lambda: mmap.mmap(
+            -1, LARGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x100
+        ).close(),
         "a file in memory": lambda: os.close(os.memfd_create("x")),
         "a sparse file": lambda: sparse(Path(folder) / "sparse"),
         "descriptors": descriptors,

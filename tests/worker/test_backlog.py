@@ -43,8 +43,15 @@ def fetches() -> Iterator[tuple[TakenUrl, Fetched]]:
         if position % 7 == 3:
             yield item, Fetched(url, 1.0, Outcome.TIMEOUT, attempts=1)
             continue
-        links = "".join(f"<a href='{(position * 13 + n) % 997}'>link {n}</a><img src='i{n}'>" for n in range(20))
-        yield item, Fetched(url, 1.0, Outcome.OK, 200, "192.0.2.1", b"GET", HEAD, links.encode(), attempts=1)
+        links = "".join(
+            f"<a href='{(position * 13 + n) % 997}'>link {n}</a><img src='i{n}'>" for n in range(20)
+        )
+        yield (
+            item,
+            Fetched(
+                url, 1.0, Outcome.OK, 200, "192.0.2.1", b"GET", HEAD, links.encode(), attempts=1
+            ),
+        )
 
 
 def write(directory: Path, config: Config, *, kept_back: bool, hook: bool = True) -> None:
@@ -63,11 +70,20 @@ def write(directory: Path, config: Config, *, kept_back: bool, hook: bool = True
 def rows(part: Part, suffix: str) -> list[tuple]:
     """The rows of a part's table, without places in files, which depend on random record ids."""
     table = [row for block in read_blocks(part.path(suffix)) for row in block.to_pylist()]
-    return [tuple(value for name, value in row.items() if not name.startswith("warc_")) for row in table]
+    return [
+        tuple(value for name, value in row.items() if not name.startswith("warc_")) for row in table
+    ]
 
 
 def outlinks(parts: list[Part]) -> list[str]:
-    return sorted({line for part in parts for run in part.runs(".outlinks") for line in run.read_text().splitlines()})
+    return sorted(
+        {
+            line
+            for part in parts
+            for run in part.runs(".outlinks")
+            for line in run.read_text().splitlines()
+        }
+    )
 
 
 def test_the_rows_of_each_record_stand_in_its_part(tmp_path, config, monkeypatch):
@@ -81,7 +97,9 @@ def test_the_rows_of_each_record_stand_in_its_part(tmp_path, config, monkeypatch
         assert {row[0] for row in rows(part, LINKS_SUFFIX)} <= set(keys)
 
 
-@pytest.mark.parametrize(("fetches_kept", "bytes_kept"), [(17, 1 << 30), (1 << 30, 9_999), (1 << 30, 1 << 30)])
+@pytest.mark.parametrize(
+    ("fetches_kept", "bytes_kept"), [(17, 1 << 30), (1 << 30, 9_999), (1 << 30, 1 << 30)]
+)
 def test_all_that_is_kept_back_is_what_would_have_been_written_at_once(
     tmp_path, config, monkeypatch, fetches_kept, bytes_kept
 ):
@@ -92,11 +110,15 @@ def test_all_that_is_kept_back_is_what_would_have_been_written_at_once(
         write(tmp_path / name, config, kept_back=later)
     found = {name: list_parts(tmp_path / name) for name in ("later", "once")}
     for suffix in (PAGES_SUFFIX, LINKS_SUFFIX):
-        later, once = ([row for part in parts for row in rows(part, suffix)] for parts in found.values())
+        later, once = (
+            [row for part in parts for row in rows(part, suffix)] for parts in found.values()
+        )
         assert later == once
     assert outlinks(found["later"]) == outlinks(found["once"])
     rejected = [
-        sum((part.counts().rejections for part in parts), start=type(parts[0].counts().rejections)())
+        sum(
+            (part.counts().rejections for part in parts), start=type(parts[0].counts().rejections)()
+        )
         for parts in found.values()
     ]
     assert rejected[0] == rejected[1]

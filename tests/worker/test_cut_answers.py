@@ -19,7 +19,9 @@ LIST = b"http://a.test/one\nhttp://a.test/two/arti"
 
 def links(config: Config, head: bytes, body: bytes, truncated: str | None = None) -> list[str]:
     reader = Reader(replace(config, parse=replace(config.parse, sitemaps=True)))
-    fetched = Fetched("http://a.test/x", 0.0, Outcome.OK, 200, head=head, body=body, truncated=truncated)
+    fetched = Fetched(
+        "http://a.test/x", 0.0, Outcome.OK, 200, head=head, body=body, truncated=truncated
+    )
     headers = parse_head(head)
     content = reader.content(headers, fetched)
     mime = reader.facts(headers, fetched, content).mime
@@ -46,13 +48,18 @@ def test_content_that_a_limit_cut(config: Config) -> None:
 def test_a_coding_that_broke_off(config: Config) -> None:
     body = gzip.compress(LIST, compresslevel=0)[:-12]
     assert links(config, HEAD + b"Content-Encoding: gzip\r\n\r\n", body) == ONE
-    assert links(config, HEAD + b"Transfer-Encoding: chunked\r\n\r\n", b"%x\r\n%b" % (len(LIST), LIST)) == ONE
+    assert (
+        links(config, HEAD + b"Transfer-Encoding: chunked\r\n\r\n", b"%x\r\n%b" % (len(LIST), LIST))
+        == ONE
+    )
     whole = [*ONE, "http://a.test/two/arti"]
     assert links(config, HEAD + b"Content-Encoding: gzip\r\n\r\n", LIST) == whole
 
 
 @pytest.mark.parametrize("at_bytes", [500, LEGACY_IN_PLACE_BYTES])
-def test_a_large_page_that_may_be_in_a_legacy_encoding_is_read_aside(config: Config, at_bytes: int) -> None:
+def test_a_large_page_that_may_be_in_a_legacy_encoding_is_read_aside(
+    config: Config, at_bytes: int
+) -> None:
     body = b"<p>" + b" " * at_bytes + b"<meta charset=koi8-r>" + b" " * LEGACY_IN_PLACE_BYTES
     for header, expected in ((b"", True), (b"; charset=utf-8", False)):
         head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html" + header + b"\r\n\r\n"

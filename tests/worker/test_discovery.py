@@ -26,7 +26,21 @@ from tests.worker.plain_links import Found, PlainLinks
 CONFIG = make_config(Path(tempfile.gettempdir()), nodes=1, urls={"scope": "hosts"})
 BASES = ("http://a.test/", "http://a.test/d/x?q=/y", "http://a.test/d/y", "http://a.test/e/")
 HREFS = (
-    *("x", "x#part", "x #part", "x#", "/y", "/d/x", "../y", "?q=/y", "#", "", "y/../x", "é", "http://a.test/y"),
+    *(
+        "x",
+        "x#part",
+        "x #part",
+        "x#",
+        "/y",
+        "/d/x",
+        "../y",
+        "?q=/y",
+        "#",
+        "",
+        "y/../x",
+        "é",
+        "http://a.test/y",
+    ),
     *("http://other.test/", "mailto:a@b.test", "http://[", "\ttab", "z" * 5000, "//a.test:25/"),
 )
 LETTERS = [*NAMES, *map(str.upper, NAMES), "?", "b"]
@@ -72,12 +86,16 @@ class Kept:
     def __init__(self) -> None:
         self.found = Found()
         self.block = LinkBlock()
-        outlinks = SimpleNamespace(add=lambda owner, place, number, found: self._send(place, number, *found))
+        outlinks = SimpleNamespace(
+            add=lambda owner, place, number, found: self._send(place, number, *found)
+        )
         counts = SimpleNamespace(rejections=self.found.rejections, requisites=0)
         links = SimpleNamespace(block=self.block, grown=self._grown)
         self.part: Any = SimpleNamespace(outlinks=outlinks, links=links, counts=counts)
 
-    def _send(self, place: int, number: int, url: str, via: bytes, depth: int, redirects: int, _: str) -> None:
+    def _send(
+        self, place: int, number: int, url: str, via: bytes, depth: int, redirects: int, _: str
+    ) -> None:
         self.found.send(url, place, number, via.hex(), depth, redirects)
 
     def _grown(self, size: int) -> None:
@@ -107,14 +125,18 @@ def taken_of(given: Given) -> TakenUrl:
 
 def page_of(given: Given) -> ParsedPage:
     links = written(given.links)
-    return ParsedPage("utf-8", None, None, None, None, given.base, links, nofollow=False, links_cut=0)
+    return ParsedPage(
+        "utf-8", None, None, None, None, given.base, links, nofollow=False, links_cut=0
+    )
 
 
 @pytest.mark.parametrize("most_bytes", [rows_module.REMEMBERED_BYTES, 1])
 @pytest.mark.parametrize("kind", CONFIGS)
 @settings(max_examples=100, deadline=None)
 @given(pages=st.lists(PAGE, max_size=6))
-def test_links_are_judged_as_they_are_one_by_one(kind: str, most_bytes: int, pages: list[Given]) -> None:
+def test_links_are_judged_as_they_are_one_by_one(
+    kind: str, most_bytes: int, pages: list[Given]
+) -> None:
     """Pages come in any order of their positions; with too little memory all is forgotten before each page."""
     config, kept = CONFIGS[kind], Kept()
     plain = PlainLinks(config, UrlFilter(config.urls, ["a.test"], config.traps))
@@ -141,7 +163,15 @@ def test_which_words_of_rel_lead_to_a_page(letter: str) -> None:
         *(f"{word}x" for word in words),
     ]
     kept = Kept()
-    page = Given(BASES[0], 0, [(f"{letter}{place}", "", rel) for place, rel in enumerate(rels)], False, False, 0, 0)
+    page = Given(
+        BASES[0],
+        0,
+        [(f"{letter}{place}", "", rel) for place, rel in enumerate(rels)],
+        False,
+        False,
+        0,
+        0,
+    )
     discovery_of(CONFIG, kept).links(taken_of(page), page_of(page), False)
     followed = [row[6] for row in kept.end().rows]
     assert followed == [True] * 2 * len(words) + [False] * 2 * len(words)
@@ -151,7 +181,15 @@ def test_a_redirect_and_a_link_hand_a_url_on_once(monkeypatch: pytest.MonkeyPatc
     kept, sent = Kept(), list[tuple[int, str]]()
     kept.part.outlinks.add = lambda owner, place, number, found: sent.append((place, found[0]))
     found = discovery_of(CONFIG, kept)
-    for position, is_link in ((5, False), (6, True), (5, True), (4, True), (4, False), (3, False), (3, True)):
+    for position, is_link in (
+        (5, False),
+        (6, True),
+        (5, True),
+        (4, True),
+        (4, False),
+        (3, False),
+        (3, True),
+    ):
         page = Given(BASES[0], position, [("ax", "", "")], False, False, 0, 0)
         if is_link:
             found.links(taken_of(page), page_of(page), False)
@@ -161,7 +199,9 @@ def test_a_redirect_and_a_link_hand_a_url_on_once(monkeypatch: pytest.MonkeyPatc
     assert len(kept.end().rows) == 4
 
 
-def test_sitemaps_of_a_robots_file_come_behind_all_links_and_are_rows_if_they_are_followed() -> None:
+def test_sitemaps_of_a_robots_file_come_behind_all_links_and_are_rows_if_they_are_followed() -> (
+    None
+):
     kept, found_on = Kept(), list[str]()
     found = discovery_of(CONFIG, kept)
     found.on_found = lambda taken, key, host: found_on.append(host)
@@ -205,4 +245,6 @@ def test_memory_is_bounded_by_bytes_not_by_links() -> None:
         kept.found.rows.clear()
         kept.found.sent.clear()
         resident.append(int(Path("/proc/self/statm").read_text().split()[1]))
-    assert max(resident[20:]) <= max(resident[:20]) + 500  # pages: what is kept would be 6,000 of them
+    assert (
+        max(resident[20:]) <= max(resident[:20]) + 500
+    )  # pages: what is kept would be 6,000 of them

@@ -67,7 +67,9 @@ def test_slices_are_bounded_in_number_and_in_bytes(monkeypatch: pytest.MonkeyPat
     assert b"".join(part for _, part in places(few + b"not whole\0")) == few + b"not whole\0"
 
 
-def test_a_turn_ends_by_time(config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_turn_ends_by_time(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where each link is slow, pages after the first are left for other turns, and a turn goes through one slice."""
     now, turns = [0.0], list[int]()
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
@@ -111,7 +113,9 @@ def bad_items(kind: str) -> tuple[list[tuple[object, Fetched]], Fetched | None]:
     if kind == "redirect":
         items[3] = item(3, b"", location, Outcome.REDIRECT)
     body = b"Sitemap: http://a.example/%b\n" % BAD.encode() * 3
-    robots = Fetched(ROBOTS, 1.0, Outcome.OK, 200, "192.0.2.1", b"GET", head + b"\r\n", body, attempts=1)
+    robots = Fetched(
+        ROBOTS, 1.0, Outcome.OK, 200, "192.0.2.1", b"GET", head + b"\r\n", body, attempts=1
+    )
     return items, robots if kind == "robots" else None
 
 
@@ -128,7 +132,9 @@ def visit(config: Config, spool: Path, items: list, robots: Fetched | None) -> N
         if robots is not None:
             writer.append(None, robots)
             handler.robots(robots)
-        handler.handle_all([(taken, fetched, writer.append(taken, fetched)) for taken, fetched in items])
+        handler.handle_all(
+            [(taken, fetched, writer.append(taken, fetched)) for taken, fetched in items]
+        )
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, error: type[BaseException]) -> None:
@@ -153,7 +159,9 @@ def test_links_that_kill_a_worker_twice_are_not_resolved_again(
     with pytest.raises(MemoryError):
         visit(config, tmp_path, [], None)
     visit(config, tmp_path, items if robots else [], None)
-    assert errors(tmp_path) == {str(number): BARRED if number == 3 and not robots else None for number in range(6)}
+    assert errors(tmp_path) == {
+        str(number): BARRED if number == 3 and not robots else None for number in range(6)
+    }
     sources = {row[0] for row in rows(tmp_path, LINKS_SUFFIX)}
     left = [number for number in range(6) if number != 3 or robots]
     assert sources == {key_of(f"http://a.example/{number}") for number in left}

@@ -37,7 +37,9 @@ def entries(value: bytes) -> Callable[[Path], None]:
 
 
 def turns(make: Callable[[bytes], bytes]) -> Callable[[Path], None]:
-    return lambda folder: (folder / "ip-turns").write_bytes(make((folder / "ip-turns").read_bytes()))  # type: ignore[return-value]
+    return lambda folder: (folder / "ip-turns").write_bytes(
+        make((folder / "ip-turns").read_bytes())
+    )  # type: ignore[return-value]
 
 
 CHANGES: dict[str, Callable[[Path], None]] = {
@@ -49,7 +51,9 @@ CHANGES: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_the_next_iteration_fetches_all_whatever_happened_to_the_folder(change: str, tmp_path: Path) -> None:
+def test_the_next_iteration_fetches_all_whatever_happened_to_the_folder(
+    change: str, tmp_path: Path
+) -> None:
     """And waits for no turn: the whole test takes seconds, and a turn that is believed would take more."""
     config = make_config(tmp_path, nodes=1, batch={"time_limit_s": 30})
     folder = Path(config.queue.local_dir) / "node-0" / "hosts"
@@ -59,7 +63,10 @@ def test_the_next_iteration_fetches_all_whatever_happened_to_the_folder(change: 
         assert {path.name for path in folder.iterdir()} >= {"hosts.sqlite", "ip-turns"}
         CHANGES[change](folder)
         counts = run_iteration(config, "run", 2)
-        truth, asked = serving.truth(options=TruthOptions(rounds=2)), serving.log().counts(robots=True)
+        truth, asked = (
+            serving.truth(options=TruthOptions(rounds=2)),
+            serving.log().counts(robots=True),
+        )
     assert counts["deferred"] == 0
     assert set(Result(config).visited()) == set(truth.visits)
     assert {path.name for path in folder.iterdir()} >= {"hosts.sqlite", "ip-turns"}

@@ -56,7 +56,12 @@ Item = tuple[TakenUrl, Fetched]
 @pytest.fixture
 def config(tmp_path: Path) -> Config:
     return from_mapping(
-        {"servers": ["node"], "dfs_primary": "dfs", "key_storage": {"servers": ["0.sqlite"]}, "urls": {"scope": "any"}},
+        {
+            "servers": ["node"],
+            "dfs_primary": "dfs",
+            "key_storage": {"servers": ["0.sqlite"]},
+            "urls": {"scope": "any"},
+        },
         base=tmp_path,
     )
 
@@ -64,7 +69,10 @@ def config(tmp_path: Path) -> Config:
 def page(count: int, seed: int = 0) -> bytes:
     """A page of links, some of them several times."""
     rng = random.Random(seed)
-    links = (f"<a href='/{rng.randrange(count)}?{'x' * 20}'>a link</a><img src='i'>\n" for _ in range(count))
+    links = (
+        f"<a href='/{rng.randrange(count)}?{'x' * 20}'>a link</a><img src='i'>\n"
+        for _ in range(count)
+    )
     said = f"<html lang=de><meta name=author content='A {seed}'><meta property=og:image content='/{count}.png'>"
     return f"{said}<title>t</title><meta name=description content=d>{''.join(links)}".encode()
 
@@ -111,7 +119,9 @@ def handler_of(config: Config, writer: PartWriter, aside: Aside | None) -> PageH
     return PageHandler(config, ["node"], 0, UrlFilter(config.urls, ()), writer, aside=aside)
 
 
-def read(config: Config, spool: Path, items: list[Item], *, aside: bool = True, cut: bool = False) -> None:
+def read(
+    config: Config, spool: Path, items: list[Item], *, aside: bool = True, cut: bool = False
+) -> None:
     """Write items and their rows, without a loop; `cut`: end as a kill would, before the part is closed."""
     spool.mkdir(exist_ok=True)
     with (
@@ -134,7 +144,10 @@ def read(config: Config, spool: Path, items: list[Item], *, aside: bool = True, 
 def rows(spool: Path, suffix: str = PAGES_SUFFIX) -> list[tuple[object, ...]]:
     """Rows of a table, sorted, without places in files: these depend on random ids."""
     found = named_rows(spool, suffix)
-    return sorted((tuple(v for name, v in row.items() if not name.startswith("warc_")) for row in found), key=repr)
+    return sorted(
+        (tuple(v for name, v in row.items() if not name.startswith("warc_")) for row in found),
+        key=repr,
+    )
 
 
 def named_rows(spool: Path, suffix: str) -> list[dict[str, object]]:
@@ -167,7 +180,10 @@ def low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("max_bytes", [64 << 20, 100_000, 15_000])
 def test_what_is_read_aside_gives_the_rows_of_a_reading_in_place(tmp_path, low_limits, max_bytes):
-    limits = {"fetch": {"max_decompressed_bytes": max_bytes}, "parse": {"max_links_per_page": 5000, "facts": True}}
+    limits = {
+        "fetch": {"max_decompressed_bytes": max_bytes},
+        "parse": {"max_links_per_page": 5000, "facts": True},
+    }
     base = {"servers": ["node"], "dfs_primary": "dfs", "key_storage": {"servers": ["0.sqlite"]}}
     config = from_mapping({**base, **limits, "urls": {"scope": "any"}}, base=tmp_path)
     for name, aside in (("aside", True), ("in place", False)):
@@ -176,7 +192,10 @@ def test_what_is_read_aside_gives_the_rows_of_a_reading_in_place(tmp_path, low_l
         assert rows(tmp_path / "aside", suffix) == rows(tmp_path / "in place", suffix)
     assert outlinks(tmp_path / "aside") == outlinks(tmp_path / "in place")
     if max_bytes > 100_000:
-        said = {tuple(row[name] for name in FACTS) for row in named_rows(tmp_path / "aside", PAGES_SUFFIX)}
+        said = {
+            tuple(row[name] for name in FACTS)
+            for row in named_rows(tmp_path / "aside", PAGES_SUFFIX)
+        }
         assert {("http://a.example/9000.png", "A 1", None, None, "de"), (None,) * 5} < said
     [counts] = [[part.counts() for part in list_parts(tmp_path / name)] for name in ["aside"]]
     assert counts == [part.counts() for part in list_parts(tmp_path / "in place")]
@@ -205,12 +224,17 @@ def _dicts(part):
 
 def test_the_loop_goes_on_while_large_pages_are_read(config, tmp_path):
     """No turn of the loop takes more than 250 ms of CPU, with bombs, and with 50,000 links, one after the other."""
-    read(config, tmp_path / "before", [item(0, page(5))])  # at its first array Arrow imports pandas, where there is one
+    read(
+        config, tmp_path / "before", [item(0, page(5))]
+    )  # at its first array Arrow imports pandas, where there is one
     gc.collect()
     gc.freeze()  # what other tests left is not looked through again in a turn
     zipped = HTML + b"Content-Encoding: gzip\r\n"
     links = b"".join(b"<a href=/%d>x</a>" % number for number in range(50_000))
-    hostile = [gzip.compress(body) for body in (b" " * (64 << 20), links, b"x" * (3 << 20), links[: 500 << 10])]
+    hostile = [
+        gzip.compress(body)
+        for body in (b" " * (64 << 20), links, b"x" * (3 << 20), links[: 500 << 10])
+    ]
     turns = []
 
     async def main() -> None:
@@ -240,7 +264,9 @@ def test_the_loop_goes_on_while_large_pages_are_read(config, tmp_path):
     assert max(turns) < 0.25, sorted(turns)[-5:]
 
 
-def test_a_part_is_not_closed_without_the_links_that_failed_in_a_turn(config, tmp_path, monkeypatch):
+def test_a_part_is_not_closed_without_the_links_that_failed_in_a_turn(
+    config, tmp_path, monkeypatch
+):
     """Also where the run is over, or a part is full, before the run could be told."""
     true = Discovery.links
 
@@ -250,7 +276,9 @@ def test_a_part_is_not_closed_without_the_links_that_failed_in_a_turn(config, tm
         true(self, taken, page, nofollow, start, **more)
 
     monkeypatch.setattr(Discovery, "links", links)
-    taken, fetched = item(0, b"".join(b"<a href=/%d>x</a>" % number for number in range(2 * reading.SLICE_LINKS)))
+    taken, fetched = item(
+        0, b"".join(b"<a href=/%d>x</a>" % number for number in range(2 * reading.SLICE_LINKS))
+    )
 
     async def main() -> None:
         handler.large.attach(asyncio.get_running_loop())
@@ -276,7 +304,10 @@ def test_an_answer_of_a_child_is_divided_again_and_read_as_far_as_it_is_whole(mo
     """A child that was taken over may write all links in one line, or half a link."""
     monkeypatch.setattr(reading, "SLICE_LINKS", 10)
     lines = [written([("ax", "", "")] * 25), written([("ay", "", "")] * 5) + b"az\0"]
-    pages = [ParsedPage("utf-8", None, None, None, None, "http://a.example/", links, False, 0) for links in lines]
+    pages = [
+        ParsedPage("utf-8", None, None, None, None, "http://a.example/", links, False, 0)
+        for links in lines
+    ]
     file = io.BytesIO("".join(f"{page.to_json()}\n" for page in pages).encode())
     pieces = [(start, len(each_link(piece))) for start, piece in aside_module._pieces(file)]
     assert pieces == [(0, 10), (10, 10), (20, 5), (25, 5)]
@@ -343,7 +374,9 @@ def test_a_worker_that_is_stopped_while_a_page_is_read_ends_soon_and_does_not_bl
     with monkeypatch.context() as patch:
         dying(patch, "time")
         patch.setattr(aside_module, "CPU_S", 20)
-        begun = property(lambda worker: worker.writer.notes_path.exists(), lambda worker, value: None)
+        begun = property(
+            lambda worker: worker.writer.notes_path.exists(), lambda worker, value: None
+        )
         patch.setattr(_Worker, "stopping", begun, raising=False)
         began_s = time.monotonic()
         for _ in range(3):
@@ -379,7 +412,12 @@ def test_a_page_at_which_the_fetching_process_died_twice_is_skipped_and_named(tm
     with HostileWeb() as web:
         paths = [f"/{number}" for number in range(6)]
         for path in paths:
-            web.on(path, lambda talk: talk.reply(body=heavy if talk.seen.path == "/3" else b"<a href=/next>x</a>"))
+            web.on(
+                path,
+                lambda talk: talk.reply(
+                    body=heavy if talk.seen.path == "/3" else b"<a href=/next>x</a>"
+                ),
+            )
         (tmp_path / "seeds").write_text("".join(f"{web.url(path)}\n" for path in paths))
         stages.inject(open_stores(config), run_id="run", seeds=str(tmp_path / "seeds"))
         start_iteration(open_stores(config), run_id="run", iteration=1)
@@ -387,7 +425,9 @@ def test_a_page_at_which_the_fetching_process_died_twice_is_skipped_and_named(tm
         for _ in range(2):
             assert run_stage(config, "crawl_node", kill_at="page.noted", **crawl) != 0
         assert run_stage(config, "crawl_node", **crawl) == 0
-        assert sorted(path for path in web.paths() if path in paths) == paths, "each was fetched once"
+        assert sorted(path for path in web.paths() if path in paths) == paths, (
+            "each was fetched once"
+        )
     found = Result(config).rows("pages", ["url", "outcome", "parse_error", "length"])
     assert {row["url"].rpartition("/")[2]: row["parse_error"] for row in found} == {
         str(number): BARRED if number == 3 else None for number in range(6)

@@ -41,7 +41,9 @@ class Watch(threading.Thread):
             for server in children_of(self.task):
                 for worker in children_of(server):
                     with suppress(OSError, StopIteration):
-                        self.fetching[worker] = max(self.fetching.get(worker, 0), field(worker, "status", "VmHWM"))
+                        self.fetching[worker] = max(
+                            self.fetching.get(worker, 0), field(worker, "status", "VmHWM")
+                        )
                         self.aside = max(self.aside, sum(map(private, below(worker))))
 
     def stop(self) -> int:
@@ -63,7 +65,9 @@ def field(pid: int, file: str, name: str) -> int:
 
 def private(pid: int) -> int:
     with suppress(OSError, StopIteration):
-        return field(pid, "smaps_rollup", "Private_Clean") + field(pid, "smaps_rollup", "Private_Dirty")
+        return field(pid, "smaps_rollup", "Private_Clean") + field(
+            pid, "smaps_rollup", "Private_Dirty"
+        )
     return 0
 
 
@@ -71,12 +75,17 @@ def bombs() -> dict[str, tuple[bytes, bytes]]:
     """Headers and bodies of answers that are large, or become large."""
     rng = random.Random(1)
     noise = rng.randbytes(1 << 20) * 16
-    links = b"".join(b"<a href='/%d'>%d</a>\n" % (number, number) for number in range(700_000))[:LIMIT]
+    links = b"".join(b"<a href='/%d'>%d</a>\n" % (number, number) for number in range(700_000))[
+        :LIMIT
+    ]
     return {
         "zero": (HTML + b"Content-Encoding: gzip\r\n", gzip.compress(bytes(64 << 20), 1)),
         "tags": (HTML + b"Content-Encoding: gzip\r\n", gzip.compress(b"<b id=1>" * (8 << 20), 1)),
         "links": (HTML + b"Content-Encoding: gzip\r\n", gzip.compress((links * 4)[: 64 << 20], 1)),
-        "brotli": (HTML + b"Content-Encoding: br\r\n", brotli.compress(b"<p>" * (20 << 20), quality=1)),
+        "brotli": (
+            HTML + b"Content-Encoding: br\r\n",
+            brotli.compress(b"<p>" * (20 << 20), quality=1),
+        ),
         "twice": (
             HTML + b"Content-Encoding: gzip, gzip\r\n",
             gzip.compress(gzip.compress(b" " * (64 << 20), 1)),
@@ -89,12 +98,20 @@ def bombs() -> dict[str, tuple[bytes, bytes]]:
 
 def test_a_fetching_process_stays_under_400_mb_whatever_comes(tmp_path):
     kinds = bombs()
-    fetch = {"host_delay_s": 0.0, "connections_per_host": 64, "robots": "ignore", "time_limit_s": 60}
+    fetch = {
+        "host_delay_s": 0.0,
+        "connections_per_host": 64,
+        "robots": "ignore",
+        "time_limit_s": 60,
+    }
     config = make_config(tmp_path, nodes=1, urls={"scope": "hosts", "max_depth": 0}, fetch=fetch)
     with HostileWeb() as web:
         for name, (headers, body) in kinds.items():
             for number in range(12 if name == "noise" else 1):
-                web.on(f"/{name}{number}", lambda talk, h=headers, b=body: talk.reply(headers=h, body=b))
+                web.on(
+                    f"/{name}{number}",
+                    lambda talk, h=headers, b=body: talk.reply(headers=h, body=b),
+                )
         seeds = [web.url(path) for path in web._handlers]
         (tmp_path / "seeds").write_text("\n".join(seeds))
         stages.inject(open_stores(config), run_id="run", seeds=str(tmp_path / "seeds"))
@@ -153,9 +170,9 @@ def test_pages_of_long_links_take_a_crawl_no_more_than_400_mb(tmp_path: Path) ->
             said, _ = task.communicate()
             fetching = watch.stop()
     assert task.returncode == 0
-    assert Result(config).rows("pages", ["outcome", "parse_error"]) == [{"outcome": "ok", "parse_error": None}] * len(
-        LINKS
-    )
+    assert Result(config).rows("pages", ["outcome", "parse_error"]) == [
+        {"outcome": "ok", "parse_error": None}
+    ] * len(LINKS)
     followed = [row for row in Result(config).rows("links", ["followed"]) if row["followed"]]
     assert len(followed) == len(LINKS) * LINKS_OF_A_PAGE
     assert watch.fetching

@@ -25,7 +25,9 @@ HTML = "text/html"
 
 
 def taken(number: int, place: str = "x", **fields: object) -> TakenUrl:
-    queued = QueuedUrl(**{"url": f"http://a.test/{place}/{number}", "via": bytes(20), "depth": 3, **fields})  # type: ignore[arg-type]
+    queued = QueuedUrl(
+        **{"url": f"http://a.test/{place}/{number}", "via": bytes(20), "depth": 3, **fields}
+    )  # type: ignore[arg-type]
     return TakenUrl(number, sha1(queued.url.encode()).digest(), queued)
 
 
@@ -41,7 +43,9 @@ def store(folder: Path, sketches: Sequence[bytes], most: int = 10) -> int | None
 
 def same(count: int, changed: int = 1) -> list[bytes]:
     """Sketches of pages with so many other words of a hundred."""
-    texts = (TEXT + "".join(f" new{number}x{one}" for one in range(changed)) for number in range(count))
+    texts = (
+        TEXT + "".join(f" new{number}x{one}" for one in range(changed)) for number in range(count)
+    )
     return [sketch(text.encode()) for text in texts]
 
 
@@ -50,7 +54,9 @@ def other(count: int) -> list[bytes]:
     return [sketch(text.encode()) for text in texts]
 
 
-def test_a_pattern_is_a_trap_if_half_of_its_newest_pages_are_nearly_the_same(tmp_path: Path) -> None:
+def test_a_pattern_is_a_trap_if_half_of_its_newest_pages_are_nearly_the_same(
+    tmp_path: Path,
+) -> None:
     rooms = {
         "nothing is known": ([], 10),
         "too few": (same(9), 10),
@@ -67,13 +73,24 @@ def test_a_pattern_is_a_trap_if_half_of_its_newest_pages_are_nearly_the_same(tmp
         assert store(folder, sketches) == room, name
 
 
-def test_so_many_are_fetched_before_it_is_known_and_seeds_lists_and_requisites_in_any_case(tmp_path: Path) -> None:
+def test_so_many_are_fetched_before_it_is_known_and_seeds_lists_and_requisites_in_any_case(
+    tmp_path: Path,
+) -> None:
     items = [taken(number) for number in range(30)]
-    wanted = [taken(30, via=None, depth=0), taken(31, list_name="list"), taken(32, "elsewhere"), taken(33, requisite=1)]
+    wanted = [
+        taken(30, via=None, depth=0),
+        taken(31, list_name="list"),
+        taken(32, "elsewhere"),
+        taken(33, requisite=1),
+    ]
     now, later, traps = Patterns({NAME: 10}, 10, tmp_path).divided([*items, *wanted])
     assert (now, later, traps) == ([*items[:10], *wanted], items[10:], [])
     assert Patterns({NAME: 0}, 10, tmp_path).divided([*items, *wanted]) == (wanted, [], items)
-    assert Patterns({NAME: None}, 10, tmp_path).divided([*items, *wanted]) == ([*items, *wanted], [], [])
+    assert Patterns({NAME: None}, 10, tmp_path).divided([*items, *wanted]) == (
+        [*items, *wanted],
+        [],
+        [],
+    )
 
 
 @pytest.mark.parametrize(("html", "room"), [(TEXT, 0), ("", 10)])
@@ -85,12 +102,21 @@ def test_what_pages_are_like_decides_on_the_rest_also_if_they_are_handled_twice(
     now, later, _ = patterns.divided(items)
     for _ in range(2):
         for one in now:
-            patterns.note(one, fetched(one.position), HTML, f"<p>{html} {one.position}".encode() if html else b"")
+            patterns.note(
+                one,
+                fetched(one.position),
+                HTML,
+                f"<p>{html} {one.position}".encode() if html else b"",
+            )
         patterns.save()
     patterns.note(later[0], fetched(99, Outcome.FILTERED), None, b"")
     patterns.save()
     patterns.compare(later)
-    assert patterns.divided(later) == (later[:room], later[room:] if room else [], [] if room else later)
+    assert patterns.divided(later) == (
+        later[:room],
+        later[room:] if room else [],
+        [] if room else later,
+    )
     with HostStore(tmp_path) as hosts:
         assert len(hosts.pages.sketches(NAME)) == 10
 
@@ -104,13 +130,19 @@ def test_of_a_large_pattern_that_is_no_trap_an_eighth_is_looked_at(tmp_path: Pat
         assert 60 < len(hosts.pages.sketches(NAME)) < 140
 
 
-@pytest.mark.parametrize(("package", "tree", "_"), [*TREES, *OTHERS], ids=lambda value: str(value)[:20])
-def test_no_folder_of_real_documentation_is_a_trap(tmp_path: Path, package: str, tree: Path, _: str) -> None:
+@pytest.mark.parametrize(
+    ("package", "tree", "_"), [*TREES, *OTHERS], ids=lambda value: str(value)[:20]
+)
+def test_no_folder_of_real_documentation_is_a_trap(
+    tmp_path: Path, package: str, tree: Path, _: str
+) -> None:
     """However few pages it has, in two orders."""
     folders: dict[bytes, list[bytes]] = {}
     for file in sorted(tree.rglob("*.html")):
         url = f"http://doc.test/{file.relative_to(tree)}".encode()
-        folders.setdefault(pattern_of(url, b"doc.test"), []).append(sketch(file.read_bytes()[: 64 << 10]))
+        folders.setdefault(pattern_of(url, b"doc.test"), []).append(
+            sketch(file.read_bytes()[: 64 << 10])
+        )
     if not folders:
         pytest.skip(f"Debian's {package} is not installed")
     most = TrapsConfig().max_similar
@@ -119,5 +151,7 @@ def test_no_folder_of_real_documentation_is_a_trap(tmp_path: Path, package: str,
         for sketches in folders.values():
             for order in (sketches, random.Random(1).sample(sketches, len(sketches))):
                 for start in range(0, len(order) - most, 2 * most):
-                    hosts.pages.save_sketches(NAME, dict(enumerate(order[start : start + 2 * most])), 2 * most)
+                    hosts.pages.save_sketches(
+                        NAME, dict(enumerate(order[start : start + 2 * most])), 2 * most
+                    )
                     assert room_of(hosts, NAME, most) != 0

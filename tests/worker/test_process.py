@@ -27,7 +27,9 @@ loaded = {name for name, module in sys.modules.items() if module is not None}
 loaded |= {name.partition(".")[0] for name in loaded}  # None hides a package, not its modules
 assert not unwanted & loaded, unwanted & loaded
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -40,11 +42,15 @@ assert {"fetch", "parse", "segment", "worker"} <= rooms, rooms
 unwanted = rooms & {*"repair curate crawldir rounds node seeds export graph engine stages cli".split()}
 assert not unwanted, unwanted
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have other allocators")
+@pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc", reason="other C libraries have other allocators"
+)
 def test_the_memory_of_one_page_serves_the_next():
     """Else glibc gives the trees of such pages back to the kernel; thousands of page faults bring them again."""
     code = """
@@ -64,7 +70,9 @@ for _ in range(10):
     after = read_all()
 assert after - before < 500, after - before
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -76,7 +84,9 @@ keep_memory()
 import pyarrow
 assert pyarrow.default_memory_pool().backend_name == "system", pyarrow.default_memory_pool().backend_name
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -90,5 +100,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (100, most))
 allow_descriptors()
 assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(most, DESCRIPTORS), most)
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr

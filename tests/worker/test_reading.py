@@ -24,7 +24,11 @@ def config(tmp_path: Path) -> Config:
 
 
 def page_of(config: Config, body: str, *fields: str) -> ParsedPage:
-    head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n" + "".join(f"{field}\r\n" for field in fields) + "\r\n"
+    head = (
+        "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
+        + "".join(f"{field}\r\n" for field in fields)
+        + "\r\n"
+    )
     fetched = Fetched(URL, 0.0, Outcome.OK, head=head.encode("latin-1"), body=body.encode())
     reader, headers = Reader(config), parse_head(fetched.head)
     content = reader.content(headers, fetched)
@@ -42,7 +46,11 @@ def test_the_field_means_what_a_meta_refresh_means(config: Config, value: str) -
 
 
 def test_the_hop_is_the_first_link_and_the_page_says_the_rest(config: Config) -> None:
-    page = page_of(config, "<title>T</title><meta name=robots content=nofollow><a href=y>z</a>", "Refresh: 0;url=x")
+    page = page_of(
+        config,
+        "<title>T</title><meta name=robots content=nofollow><a href=y>z</a>",
+        "Refresh: 0;url=x",
+    )
     links = columns(page.links)
     assert (links.hrefs, links.elements, links.anchors) == (["x", "y"], ["meta", "a"], ["", "z"])
     assert (page.title, page.nofollow, page.links_cut) == ("T", True, 0)
@@ -50,18 +58,25 @@ def test_the_hop_is_the_first_link_and_the_page_says_the_rest(config: Config) ->
 
 def test_the_target_is_relative_to_the_page_and_not_to_its_base(config: Config) -> None:
     page = page_of(config, "<base href=/other/><a href=y>z</a>", "Refresh: 0;url=x")
-    assert (page.base, columns(page.links).hrefs) == ("http://a.test/other/", ["http://a.test/folder/x", "y"])
+    assert (page.base, columns(page.links).hrefs) == (
+        "http://a.test/other/",
+        ["http://a.test/folder/x", "y"],
+    )
 
 
 def test_octets_are_escaped_as_they_are(config: Config) -> None:
-    utf8, latin1 = (f"Refresh: 0;url=/caf{text}?q={text}" for text in ("é".encode().decode("latin-1"), "é"))
+    utf8, latin1 = (
+        f"Refresh: 0;url=/caf{text}?q={text}" for text in ("é".encode().decode("latin-1"), "é")
+    )
     assert columns(page_of(config, "", utf8).links).hrefs == ["/caf%C3%A9?q=%C3%A9"]
     assert columns(page_of(config, "", latin1).links).hrefs == ["/caf%E9?q=%E9"]
 
 
 def test_of_several_fields_the_first_that_is_not_empty_counts(config: Config) -> None:
     fields = ("Refresh:", "Refresh: 0;url=x", "Refresh: 0;url=y")
-    assert columns(page_of(config, "<meta http-equiv=refresh content='0;url=z'>", *fields).links).hrefs == ["x", "z"]
+    assert columns(
+        page_of(config, "<meta http-equiv=refresh content='0;url=z'>", *fields).links
+    ).hrefs == ["x", "z"]
 
 
 @pytest.mark.parametrize("kind", ["", "text/plain", "image/png", "text/xml"])

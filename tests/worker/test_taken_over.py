@@ -28,7 +28,13 @@ ROOT = Path(__file__).resolve().parents[2]
 HEADERS = Path("/usr/include")
 needs_filter = pytest.mark.skipif(not can_filter(), reason=NO_FILTER_TEXT)
 OF_ROOT = {"packets", "raw packets", "raw IP", "raw IPv6"}
-OF_MACHINE = {"the hypervisor", "a socket by another ABI", "a ring", "a process by clone3", "a sparse file"}
+OF_MACHINE = {
+    "the hypervisor",
+    "a socket by another ABI",
+    "a ring",
+    "a process by clone3",
+    "a sparse file",
+}
 """Tries that some machines refuse to everybody."""
 
 
@@ -52,7 +58,9 @@ def test_each_of_these_tries_would_succeed_without_walls(tmp_path: Path, unix_pa
         "print(json.dumps(attack('.', 'server', internet=False, but=['a program, in place'])))"
     )
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
     assert refused(json.loads(done.stdout)) <= OF_ROOT | OF_MACHINE
 
 
@@ -101,7 +109,9 @@ def test_the_process_that_reads_large_pages_is_refused_everything_too(
 
 
 @needs_filter
-def test_the_process_that_reads_texts_is_refused_everything_too(tmp_path: Path, unix_path: str) -> None:
+def test_the_process_that_reads_texts_is_refused_everything_too(
+    tmp_path: Path, unix_path: str
+) -> None:
     """But its own limit of CPU, which it sets for each page."""
     code = (
         "import os, sys\n"
@@ -132,9 +142,10 @@ def test_a_kernel_without_filters_is_named_in_a_line(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("machine", calls._NUMBERS)
 def test_the_numbers_are_those_of_the_kernel(machine: str) -> None:
     """As its headers have them, where they are installed."""
-    file = {"x86_64": HEADERS / "x86_64-linux-gnu/asm/unistd_64.h", "aarch64": HEADERS / "asm-generic/unistd.h"}[
-        machine
-    ]
+    file = {
+        "x86_64": HEADERS / "x86_64-linux-gnu/asm/unistd_64.h",
+        "aarch64": HEADERS / "asm-generic/unistd.h",
+    }[machine]
     if not file.exists():
         pytest.skip(f"{file} is not there: install linux-libc-dev")
     there = dict(re.findall(r"define __NR(?:3264)?_(\w+)\s+(\d+)", file.read_text()))

@@ -30,8 +30,12 @@ def store(tmp_path: Path) -> Iterator[HostStore]:
         yield hosts
 
 
-def taken(number: int, host: str = "a.test", via: TakenUrl | None = None, **fields: object) -> TakenUrl:
-    queued = QueuedUrl(**{"url": f"http://{host}/{number}", "via": via and via.key, "depth": 1, **fields})  # type: ignore[arg-type]
+def taken(
+    number: int, host: str = "a.test", via: TakenUrl | None = None, **fields: object
+) -> TakenUrl:
+    queued = QueuedUrl(
+        **{"url": f"http://{host}/{number}", "via": via and via.key, "depth": 1, **fields}
+    )  # type: ignore[arg-type]
     return TakenUrl(number, sha1(queued.url.encode()).digest(), queued)
 
 
@@ -118,23 +122,38 @@ def test_a_host_counts_with_its_domain_and_a_private_suffix_is_none(store: HostS
     texts = Texts(store, MOST)
     note(texts, [taken(number, f"n{number}.farm.example.com") for number in range(MOST)])
     note(texts, [taken(100 + number, f"n{number}.github.io") for number in range(MOST)], words=8)
-    assert texts.is_full(taken(MOST - 1, f"n{MOST - 1}.farm.example.com")) is False, "of an earlier count"
+    assert texts.is_full(taken(MOST - 1, f"n{MOST - 1}.farm.example.com")) is False, (
+        "of an earlier count"
+    )
     note(texts, [taken(50, "www.example.com"), taken(51, "n1.github.io"), taken(52, "example.org")])
-    assert [texts.is_full(taken(*one)) for one in ((50, "www.example.com"), (51, "n1.github.io"))] == [True, False]
+    assert [
+        texts.is_full(taken(*one)) for one in ((50, "www.example.com"), (51, "n1.github.io"))
+    ] == [True, False]
     assert not texts.is_full(taken(52, "example.org"))
 
 
 def test_with_a_crawldb_the_store_says_where_a_url_was_found(store: HostStore) -> None:
     texts, good = Texts(store, MOST, keeps_finders=True), taken(50)
-    items = [taken(200, list_name="1-1"), taken(201, list_name="1-1"), taken(202, list_name="1-1", earlier="{}")]
-    for finder, item in ((PAGES[0], items[0]), (good, items[1]), (PAGES[1], items[1]), (PAGES[0], items[2])):
+    items = [
+        taken(200, list_name="1-1"),
+        taken(201, list_name="1-1"),
+        taken(202, list_name="1-1", earlier="{}"),
+    ]
+    for finder, item in (
+        (PAGES[0], items[0]),
+        (good, items[1]),
+        (PAGES[1], items[1]),
+        (PAGES[0], items[2]),
+    ):
         texts.found(finder, item.key, "a.test")
     note(texts, [*PAGES, taken(77)])
     note(texts, [good], words=8)
     texts.save()
     later = Texts(store, MOST, keeps_finders=True)
     later.know(items)
-    assert refused(later, items) == [200], "the first page counts; a page that was captured is visited again"
+    assert refused(later, items) == [200], (
+        "the first page counts; a page that was captured is visited again"
+    )
 
 
 def test_the_rule_can_be_turned_off_and_without_a_store_nothing_counts(store: HostStore) -> None:
@@ -184,11 +203,18 @@ def test_what_is_forgotten_counts_from_0(store: HostStore) -> None:
         (Outcome.SERVER_ERROR, "text/html", b"<p>lamps</p>", True),
         (Outcome.GONE, "text/html", b"<hr>", False),
         (Outcome.GONE, "text/plain", b"lamps", False),
-        (Outcome.OK, "application/xml", b"<urlset><url><loc>http://a.test/</loc></url></urlset>", False),
+        (
+            Outcome.OK,
+            "application/xml",
+            b"<urlset><url><loc>http://a.test/</loc></url></urlset>",
+            False,
+        ),
         (Outcome.REDIRECT, "text/html", b"<p>lamps</p>", False),
     ],
 )
-def test_pages_and_errors_have_a_text(outcome: Outcome, mime: str, body: bytes, has_text: bool) -> None:
+def test_pages_and_errors_have_a_text(
+    outcome: Outcome, mime: str, body: bytes, has_text: bool
+) -> None:
     reader = Reader(Config(("node",), "dfs"))
     headers = parse_head(f"HTTP/1.1 200 OK\r\nContent-Type: {mime}\r\n\r\n".encode())
     fetched = Fetched("http://a.test/", 1.0, outcome, body=body)
@@ -202,7 +228,9 @@ def test_pages_and_errors_have_a_text(outcome: Outcome, mime: str, body: bytes, 
         assert words == words_of(b"lamps", None), "an error has the text that a page has"
 
 
-@pytest.mark.parametrize(("package", "tree", "_"), [*TREES, *OTHERS], ids=lambda value: str(value)[:20])
+@pytest.mark.parametrize(
+    ("package", "tree", "_"), [*TREES, *OTHERS], ids=lambda value: str(value)[:20]
+)
 def test_no_text_of_real_documentation_is_full(package: str, tree: Path, _: str) -> None:
     counts = Counter(words_of(file.read_bytes(), None) for file in tree.rglob("*.html"))
     if not counts:
@@ -212,7 +240,9 @@ def test_no_text_of_real_documentation_is_full(package: str, tree: Path, _: str)
     assert 10 * max(counts.values()) <= most
 
 
-def test_requisites_count_for_no_text_and_are_fetched_whatever_page_needs_them(store: HostStore) -> None:
+def test_requisites_count_for_no_text_and_are_fetched_whatever_page_needs_them(
+    store: HostStore,
+) -> None:
     texts = Texts(store, MOST)
     note(texts, [taken(number, requisite=1) for number in range(2 * MOST)])
     assert not texts.is_full(PAGES[0])

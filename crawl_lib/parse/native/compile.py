@@ -16,19 +16,39 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 LIBRARY = HERE / "liblinks.so.1"  # ending in .so it would be a module to Python
-SOURCES = ("links.c", "css.c", "foreign.c", "tags.c", "tokens.c", "text.c", "sketch.c", "rows.c", "planes.c", "sums.c")
+SOURCES = (
+    "links.c",
+    "css.c",
+    "foreign.c",
+    "tags.c",
+    "tokens.c",
+    "text.c",
+    "sketch.c",
+    "rows.c",
+    "planes.c",
+    "sums.c",
+)
 FLAGS = ("-std=c11", "-O3", "-Wall", "-Wextra")
 # One body of code, of which nothing is replaced from outside: functions of one file are inlined in another (9 %).
 SHARED = ("-shared", "-fPIC", "-flto", "-fno-semantic-interposition")
 
 
-def build(compiler: list[str], target: Path, *flags: str, sources: tuple[str, ...] = SOURCES) -> None:
+def build(
+    compiler: list[str], target: Path, *flags: str, sources: tuple[str, ...] = SOURCES
+) -> None:
     """Compile the library.
 
     Raises OSError if the compiler cannot be started and CalledProcessError if it fails.
     """
     temporary = target.with_name(f"{target.name}.{os.getpid()}")
-    command = [*compiler, *FLAGS, *flags, "-o", str(temporary), *(str(HERE / source) for source in sources)]
+    command = [
+        *compiler,
+        *FLAGS,
+        *flags,
+        "-o",
+        str(temporary),
+        *(str(HERE / source) for source in sources),
+    ]
     subprocess.run(command, check=True, capture_output=True, text=True)
     temporary.replace(target)  # a process that uses the old one keeps it
 
@@ -51,10 +71,23 @@ def _build_shared(compiler: list[str]) -> None:
 
 def _build_with_packaged(requirements: str) -> None:
     with tempfile.TemporaryDirectory(prefix="krake-compiler-") as folder:
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-cache-dir"]
-        subprocess.run([*pip, "--require-hashes", "--target", folder, "--requirement", requirements], check=True)
+        pip = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-cache-dir",
+        ]
+        subprocess.run(
+            [*pip, "--require-hashes", "--target", folder, "--requirement", requirements],
+            check=True,
+        )
         # Its cache would stay behind in the home directory.
-        os.environ.update(PYTHONPATH=folder, ZIG_GLOBAL_CACHE_DIR=folder, ZIG_LOCAL_CACHE_DIR=folder)
+        os.environ.update(
+            PYTHONPATH=folder, ZIG_GLOBAL_CACHE_DIR=folder, ZIG_LOCAL_CACHE_DIR=folder
+        )
         _build_shared([sys.executable, "-m", "ziglang", "cc"])
 
 

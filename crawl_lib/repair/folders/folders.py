@@ -24,7 +24,15 @@ from functools import partial
 from hashlib import sha1, sha256
 from typing import Any
 
-from crawl_lib.crawldir import FileName, Folder, Iteration, RetryNowNotes, Scopes, SettledNotes, Starts
+from crawl_lib.crawldir import (
+    FileName,
+    Folder,
+    Iteration,
+    RetryNowNotes,
+    Scopes,
+    SettledNotes,
+    Starts,
+)
 from crawl_lib.dfsfiles import read_json, write_json_bytes
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
@@ -67,7 +75,9 @@ class SmallFiles:
     DamagedFileError naming a file that has to be repaired by something else first, StorageError, StoppedError.
     """
 
-    def __init__(self, stores: Stores, say: Callable[[str], None] | None = None, *, dry_run: bool = False) -> None:
+    def __init__(
+        self, stores: Stores, say: Callable[[str], None] | None = None, *, dry_run: bool = False
+    ) -> None:
         self.stores, self.crawl, self.storage = stores, stores.crawl, stores.storage
         self.findings = Findings("folder", "run `krake fsck --repair`")
         self._say, self._dry_run = say, dry_run
@@ -84,27 +94,45 @@ class SmallFiles:
             where = self.crawl.at(FileName.STARTED, name)
             if not Starts.is_choice(self.storage.read_bytes(where)):
                 follows = Starts.follower(folders, name) is not None
-                act = partial(self._write, where, CHOSEN_AGAIN) if follows else partial(self._aside, where)
+                act = (
+                    partial(self._write, where, CHOSEN_AGAIN)
+                    if follows
+                    else partial(self._aside, where)
+                )
                 self._found("started_damaged", where, "names no attempt of a start", act)
         for name, hosts in kept_hosts(self.stores):
             if hosts is None:
                 where = self.crawl.at(FileName.SCOPE, name)
-                self._found("kept_scope_damaged", where, "is no list of hosts", partial(self._aside, where))
+                self._found(
+                    "kept_scope_damaged", where, "is no list of hosts", partial(self._aside, where)
+                )
         for name in self.crawl.names(FileName.RETRY_NOW, files=True):
             try:
                 RetryNowNotes(self.crawl).read(name)
             except DamagedFileError as error:
                 where = self.crawl.at(FileName.RETRY_NOW, name)
                 again = "run `krake fsck --repair`, which deletes it, and then `krake retry --now` again"
-                self._found("retry_now_damaged", where, str(error), partial(self.storage.delete, where), repair=again)
+                self._found(
+                    "retry_now_damaged",
+                    where,
+                    str(error),
+                    partial(self.storage.delete, where),
+                    repair=again,
+                )
         for node in SettledNotes.nodes(self.crawl):
             try:
                 SettledNotes(self.crawl, node).read()
             except DamagedFileError as error:
-                again = f"settle --node {node}" if node in self.stores.config.servers else f"nodes retire {node}"
+                again = (
+                    f"settle --node {node}"
+                    if node in self.stores.config.servers
+                    else f"nodes retire {node}"
+                )
                 delete = SettledNotes(self.crawl, node).delete if node in nodes else None
                 repair = f"delete it, and run `krake {again}`"
-                self._found("mark_damaged", str(error).split(":")[0], str(error), delete, repair=repair)
+                self._found(
+                    "mark_damaged", str(error).split(":")[0], str(error), delete, repair=repair
+                )
 
     def seeds(self, digest: str, kind: str, *, full: bool) -> None:
         """Check a folder of injected seeds, or (`kind`) of a list.
@@ -117,7 +145,10 @@ class SmallFiles:
         if found and kind == FileName.LISTS and not digest.startswith(RETRY_LISTS):
             where = self.crawl.inbox.path(digest, kind)
             aside = partial(set_damaged_aside, self.crawl, digest, kind)
-            self._do(f"{where}: set aside; its URLs are listed again, and those of it that were fetched too", aside)
+            self._do(
+                f"{where}: set aside; its URLs are listed again, and those of it that were fetched too",
+                aside,
+            )
             return
         for one in found:
             if one.name == "scope_damaged" and self._say:
@@ -141,13 +172,22 @@ class SmallFiles:
         undone = self._swaps(self.crawl.folder(folder))
         self._kept_scope(folder)
         self._dropped_file(path, folder)
-        problem = None if undone else index_problem(self.stores, folder)  # it may be anything meanwhile
+        problem = (
+            None if undone else index_problem(self.stores, folder)
+        )  # it may be anything meanwhile
         if problem and problem[0] == "segment_missing":
             # Deleting a settled folder by hand is allowed; half of one too, but it may have been an accident.
             repair = "bring them back from a copy; if they were deleted on purpose, move the whole folder away"
-            self.findings.add(problem[0], path, problem[1], repair=repair, severity=Severity.WARNING)
+            self.findings.add(
+                problem[0], path, problem[1], repair=repair, severity=Severity.WARNING
+            )
         elif problem:
-            self._found(problem[0], f"{path}/{FileName.INDEX}", problem[1], partial(refresh_index, self.stores, folder))
+            self._found(
+                problem[0],
+                f"{path}/{FileName.INDEX}",
+                problem[1],
+                partial(refresh_index, self.stores, folder),
+            )
 
     # Looking, and repairing
 
@@ -168,7 +208,9 @@ class SmallFiles:
             known = iteration and old_scope(self.stores, self.crawl.scopes.path(iteration))
             old = known or lost_scope(self.stores, folder)
             value = {**identity.mapping(whole_hosts(old)), Scopes.DIGEST: ""}
-            hosts = scope_of_iteration_again(self.stores, Iteration.from_mapping(folder, value), old)
+            hosts = scope_of_iteration_again(
+                self.stores, Iteration.from_mapping(folder, value), old
+            )
             self._scope_again(where, value, scope_bytes(hosts))
 
     def _scope(self, where: str, iteration: Iteration) -> None:
@@ -182,7 +224,9 @@ class SmallFiles:
         except DamagedFileError as error:
             self.findings.add("scope_damaged", place, str(error))
             if self._say is not None:
-                hosts = scope_of_iteration_again(self.stores, iteration, old_scope(self.stores, place))
+                hosts = scope_of_iteration_again(
+                    self.stores, iteration, old_scope(self.stores, place)
+                )
                 self._scope_again(where, read_json(self.storage, where), scope_bytes(hosts))
 
     def _scope_again(self, where: str, value: dict[str, Any], scope: bytes) -> None:
@@ -196,7 +240,10 @@ class SmallFiles:
         """Write a scope's digest into a file, unless it is there."""
         whole = {**value, Scopes.DIGEST: Scopes.digest(scope)}
         if value.get(Scopes.DIGEST) != whole[Scopes.DIGEST]:
-            self._do(f"{where}: made again, for this scope", partial(self._write, where, write_json_bytes(whole)))
+            self._do(
+                f"{where}: made again, for this scope",
+                partial(self._write, where, write_json_bytes(whole)),
+            )
 
     def _swaps(self, folder: Folder) -> bool:
         """Finish repairs of segments that were stopped half-way.
@@ -210,9 +257,19 @@ class SmallFiles:
                 read_swap(folder, name)
                 readable += 1
                 again = "run `krake fsck --repair`, which goes on"
-                self.findings.add("repair_open", folder.at(node), "a repair of it was stopped half-way", repair=again)
+                self.findings.add(
+                    "repair_open",
+                    folder.at(node),
+                    "a repair of it was stopped half-way",
+                    repair=again,
+                )
             except DamagedFileError as error:
-                self._found("repair_damaged", where, str(error), partial(self._undecided, folder, node, name))
+                self._found(
+                    "repair_damaged",
+                    where,
+                    str(error),
+                    partial(self._undecided, folder, node, name),
+                )
         if readable:
             text = f"{folder.path}: a repair that was stopped half-way is carried out"
             self._do(text, partial(finish_swaps, self.stores, folder.name))
@@ -224,12 +281,20 @@ class SmallFiles:
             if not self.storage.exists(target):
                 decided.add(node)
                 problem = "was put aside, and there is no other segment of its node"
-                self._found("segment_missing", where, problem, partial(self.storage.rename, where, target), "put back")
+                self._found(
+                    "segment_missing",
+                    where,
+                    problem,
+                    partial(self.storage.rename, where, target),
+                    "put back",
+                )
             elif name.startswith(COMPACTED_PREFIX) and self._is_whole(target):
                 self._do(f"{where}: deleted: the segment without dropped pages is there",
                          partial(self.storage.delete, where))  # fmt: skip
             elif name.startswith(COMPACTED_PREFIX):
-                kept = folder.at(f"{FileName.DAMAGED_PREFIX}{node}-{int(name.rpartition('-')[2]) + 1}")
+                kept = folder.at(
+                    f"{FileName.DAMAGED_PREFIX}{node}-{int(name.rpartition('-')[2]) + 1}"
+                )
                 self._do(f"{where}: put back: the segment without dropped pages is damaged",
                          partial(self._put_back, where, target, kept))  # fmt: skip
         return bool(begun) and undone
@@ -258,7 +323,11 @@ class SmallFiles:
         self.storage.delete(folder.at(name))
 
     def _kept_scope(self, folder: str) -> None:
-        kept = [hosts for name, hosts in kept_hosts(self.stores) if name.partition("-")[0] == folder and hosts]
+        kept = [
+            hosts
+            for name, hosts in kept_hosts(self.stores)
+            if name.partition("-")[0] == folder and hosts
+        ]
         if lacks := added_by_index(self.stores, folder).difference(*kept):
             where, data = self.crawl.at(FileName.SCOPE, folder), scope_bytes(lacks)
             act = partial(self.storage.write_bytes, f"{where}-{sha1(data).hexdigest()}", data)
@@ -277,12 +346,20 @@ class SmallFiles:
     # Changing
 
     def _found(
-        self, name: str, where: str, problem: str, act: Callable[[], object] | None, how: str = "repaired", **more: Any
+        self,
+        name: str,
+        where: str,
+        problem: str,
+        act: Callable[[], object] | None,
+        how: str = "repaired",
+        **more: Any,
     ) -> None:
         """Note a finding, and repair it. `how`: what `act` does."""
         self.findings.add(name, where, problem, **more)
         if act is not None:
-            self._do(f"{where}: {problem.removeprefix(f'{where}: ').partition('; ')[0]}; {how}", act)
+            self._do(
+                f"{where}: {problem.removeprefix(f'{where}: ').partition('; ')[0]}; {how}", act
+            )
 
     def _do(self, text: str, act: Callable[[], object]) -> None:
         if self._say is not None:

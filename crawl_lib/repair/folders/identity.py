@@ -81,7 +81,11 @@ class FolderIdentity:
                 self._takes[node] = take.header.to_mapping()
         said = [self._index, *self._manifests.values(), self._agreed, *self._takes.values()]
         pairs = [(one.get("run_id"), one.get("iteration")) for one in said]
-        self._whose = {(run, number) for run, number in pairs if isinstance(run, str) and isinstance(number, int)}
+        self._whose = {
+            (run, number)
+            for run, number in pairs
+            if isinstance(run, str) and isinstance(number, int)
+        }
 
     def mapping(self, scope: set[str]) -> dict[str, Any]:
         """Return the content of the file without the scope's digest.
@@ -90,12 +94,18 @@ class FolderIdentity:
         of its own name. Raises InputError where two do and differ.
         """
         if len(self._whose) > 1:
-            said = "; ".join(f"iteration {iteration} of {run_id}" for run_id, iteration in sorted(self._whose))
+            said = "; ".join(
+                f"iteration {iteration} of {run_id}" for run_id, iteration in sorted(self._whose)
+            )
             path = self.stores.crawl.at(self.folder)
-            raise InputError(f"{path}: holds files of several iterations ({said}): move what is not its own away")
+            raise InputError(
+                f"{path}: holds files of several iterations ({said}): move what is not its own away"
+            )
         run_id, iteration = min(self._whose, default=(f"repaired-{self.folder}", 1))
         nodes, iterations = self._nodes(iteration), readable_iterations(self.stores)
-        before = next((one for one in reversed(iterations) if int(one.folder) < int(self.folder)), None)
+        before = next(
+            (one for one in reversed(iterations) if int(one.folder) < int(self.folder)), None
+        )
         after = next((one for one in iterations if int(one.folder) > int(self.folder)), None)
         digest = self.stores.config_digest
         if self._shared and not self._manifests:
@@ -136,7 +146,11 @@ class FolderIdentity:
         """
         if iteration:
             return Kind.CRAWL
-        said = {entry.get("what") for one in self._manifests.values() for entry in one.get("history", ())}
+        said = {
+            entry.get("what")
+            for one in self._manifests.values()
+            for entry in one.get("history", ())
+        }
         return Kind.LIVE if Kind.LIVE in said else Kind.IMPORT
 
     def _nodes(self, iteration: int) -> tuple[str, ...]:
@@ -144,7 +158,11 @@ class FolderIdentity:
             return tuple(self._manifests) or (IMPORT_NODE,)
         if isinstance(self._shared.get("servers"), list):
             return tuple(self._shared["servers"])
-        named = {*self._manifests, *self._index.get("outlinks", ()), *self._index.get("missing", ())}
+        named = {
+            *self._manifests,
+            *self._index.get("outlinks", ()),
+            *self._index.get("missing", ()),
+        }
         for manifest in self._manifests.values():
             named.update(manifest["outlinks"])
         return tuple(sorted(named if self._index else {*named, *self.stores.config.servers}))
@@ -171,7 +189,9 @@ class FolderIdentity:
         The next iteration must have these folders, too.
         """
         found = set()
-        for digest in self.stores.until_stopped(self.stores.crawl.inbox.seeds() if after is None else after.seeds):
+        for digest in self.stores.until_stopped(
+            self.stores.crawl.inbox.seeds() if after is None else after.seeds
+        ):
             with suppress(DamagedFileError, PathNotFoundError):
                 hosts = self.stores.crawl.inbox.scope(digest)
                 if hosts and hosts <= scope:

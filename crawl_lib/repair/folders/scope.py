@@ -34,7 +34,9 @@ def lost_scope(stores: Stores, folder: str) -> bytes:
         return own
     iterations = readable_iterations(stores)
     named = {one.scope_sha256 for one in iterations}
-    unnamed = [_shared(stores, digest) for digest in stores.crawl.scopes.digests() if digest not in named]
+    unnamed = [
+        _shared(stores, digest) for digest in stores.crawl.scopes.digests() if digest not in named
+    ]
     if not any(unnamed):
         later = [one for one in iterations if int(one.folder) > int(folder)]
         unnamed = [_scopes(stores, later[:1])]
@@ -52,7 +54,9 @@ def unused_scopes(stores: Stores, iterations: list[Iteration]) -> list[str]:
     named = {one.scope_sha256 for one in iterations}
     newest = _scopes(stores, iterations[-1:])
     digests = [digest for digest in stores.crawl.scopes.digests() if digest not in named]
-    return [digest for digest in stores.until_stopped(digests) if not newest <= _shared(stores, digest)]
+    return [
+        digest for digest in stores.until_stopped(digests) if not newest <= _shared(stores, digest)
+    ]
 
 
 def _shared(stores: Stores, digest: str) -> set[str]:
@@ -95,7 +99,9 @@ def scope_of_seeds_again(stores: Stores, digest: str) -> set[str]:
             f"{path}/{FileName.SCOPE}: cannot be made again from its URLs: bring it back from a copy; or move"
             f" {path} away and inject the same seeds again with the same --run-id"
         )
-    return (hosts | whole_hosts(old_scope(stores, f"{path}/{FileName.SCOPE}"))) & _scopes(stores, users)
+    return (hosts | whole_hosts(old_scope(stores, f"{path}/{FileName.SCOPE}"))) & _scopes(
+        stores, users
+    )
 
 
 def _scopes(stores: Stores, iterations: list[Iteration]) -> set[str]:
@@ -113,7 +119,9 @@ def _found_before(stores: Stores, iteration: Iteration) -> set[str]:
     Its hosts come from the iteration before, its seeds, and additions of older folders.
     """
     crawl, current = stores.crawl, int(iteration.folder)
-    hosts = _scopes(stores, [one for one in readable_iterations(stores) if int(one.folder) < current][-1:])
+    hosts = _scopes(
+        stores, [one for one in readable_iterations(stores) if int(one.folder) < current][-1:]
+    )
     for digest in stores.until_stopped(iteration.seeds):
         with suppress(DamagedFileError, PathNotFoundError):
             hosts |= crawl.inbox.scope(digest)
@@ -134,7 +142,11 @@ def added_by_index(stores: Stores, folder: str) -> set[str]:
     The folder's index names them; an index without them is a finding of its own.
     """
     with suppress(TypeError):
-        return set(readable_json(stores.storage, stores.crawl.at(folder, FileName.INDEX)).get("scope_added", ()))
+        return set(
+            readable_json(stores.storage, stores.crawl.at(folder, FileName.INDEX)).get(
+                "scope_added", ()
+            )
+        )
     return set()
 
 
@@ -145,7 +157,9 @@ def _hosts_of_urls(stores: Stores, path: str, parts: object) -> set[str]:
     hosts: set[bytes] = set()
     for value in parts.values():
         part = part_mapping(value, path)
-        lines = read_outlinks(stores.storage.open_read(where, part.offset, part.length), where, part.count)
+        lines = read_outlinks(
+            stores.storage.open_read(where, part.offset, part.length), where, part.count
+        )
         hosts.update(host_of_line(line[: line.find(b"\t")]) for line in stores.until_stopped(lines))
     return {host.decode() for host in hosts}
 

@@ -97,7 +97,9 @@ class KeysReport:
         )
 
 
-def check_keys(stores: Stores, nodes: Mapping[str, NodeHome], *, full: bool = True) -> tuple[list[Finding], KeysReport]:
+def check_keys(
+    stores: Stores, nodes: Mapping[str, NodeHome], *, full: bool = True
+) -> tuple[list[Finding], KeysReport]:
     """Check the key tables, and change nothing.
 
     No table is made. Fast: servers, their ring, their counts. `full`: replicas against each other, and every key that
@@ -109,19 +111,34 @@ def check_keys(stores: Stores, nodes: Mapping[str, NodeHome], *, full: bool = Tr
         store = stack.enter_context(stores.key_servers())
         if not nodes and _are_to_be_made(stores, store):
             names = ", ".join(server.name for server in store.servers)
-            report.unknown.append(f"key servers: nothing was crawled yet, and the first task makes {names}")
+            report.unknown.append(
+                f"key servers: nothing was crawled yet, and the first task makes {names}"
+            )
             return [], report
         report.servers = len(store.servers)
         for name in Unfilled(stores.crawl).names():
-            source = "the pages of all segments" if name == Unfilled.PAGES else f"the queue of node {name}"
+            source = (
+                "the pages of all segments"
+                if name == Unfilled.PAGES
+                else f"the queue of node {name}"
+            )
             again = REPAIR + ("" if name == Unfilled.PAGES else " on its machine")
-            findings.add("keys_unfilled", name, f"tables were made again, and lack the keys of {source}", repair=again)
+            findings.add(
+                "keys_unfilled",
+                name,
+                f"tables were made again, and lack the keys of {source}",
+                repair=again,
+            )
         if check_tables(store, findings, full=full) and full and stores.config.order.keeps_keys:
-            heap = KeyHeap(lambda: stack.enter_context(scratch_folder(stores.config, "repair-fsck")))
+            heap = KeyHeap(
+                lambda: stack.enter_context(scratch_folder(stores.config, "repair-fsck"))
+            )
             sight = look(stores, nodes, heap)
             for problem in sight.damaged.values():
                 where = problem.partition(":")[0]
-                findings.add("held_note_damaged", where, problem, repair="do so", severity=Severity.WARNING)
+                findings.add(
+                    "held_note_damaged", where, problem, repair="do so", severity=Severity.WARNING
+                )
             # A repair noted that URLs are gone: that says what to do about their keys.
             lost = [node for node in nodes if NodeDirectory(stores.node_dir(node)).lost.exists()]
             lost += [node for node, note in sight.notes.items() if note.lost]
@@ -141,13 +158,20 @@ def _are_to_be_made(stores: Stores, store: ShardedKeyStore) -> bool:
     """
     return (
         all(is_sqlite_server(server.name) and not has_tables(server) for server in store.servers)
-        and not any(SettledNotes(stores.crawl, node).urls_of_lost_queue() is not None for node in stores.config.servers)
+        and not any(
+            SettledNotes(stores.crawl, node).urls_of_lost_queue() is not None
+            for node in stores.config.servers
+        )
         and not stores.crawl.segments()
     )
 
 
 def fill_keys(
-    stores: Stores, nodes: Mapping[str, NodeHome], *, dry_run: bool = False, drop_queued: bool = False
+    stores: Stores,
+    nodes: Mapping[str, NodeHome],
+    *,
+    dry_run: bool = False,
+    drop_queued: bool = False,
 ) -> KeysReport:
     """Fill the key tables.
 
@@ -160,9 +184,13 @@ def fill_keys(
     """
     with ExitStack() as stack:
         report = KeysReport(dry_run)
-        report.elsewhere = [node for node in stores.config.servers if not stores.node_dir(node).is_dir()]
+        report.elsewhere = [
+            node for node in stores.config.servers if not stores.node_dir(node).is_dir()
+        ]
         heap = (
-            KeyHeap(lambda: stack.enter_context(scratch_folder(stores.config, "repair-keys"))) if drop_queued else None
+            KeyHeap(lambda: stack.enter_context(scratch_folder(stores.config, "repair-keys")))
+            if drop_queued
+            else None
         )
         sight = look(stores, nodes, heap)
         if heap is not None and sight.unknown:
@@ -249,7 +277,11 @@ class _Walk:
             yield
         except (DamagedFileError, QueueError, PathNotFoundError) as error:
             self.report.unread.append(str(error))
-        if source and len(self.report.unread) == before and source in Unfilled(self.stores.crawl).names():
+        if (
+            source
+            and len(self.report.unread) == before
+            and source in Unfilled(self.stores.crawl).names()
+        ):
             self.report.filled.append(source)
             if self.write:
                 Unfilled(self.stores.crawl).remove(source)
@@ -266,7 +298,13 @@ class _Walk:
                     for by_state in page_states(self.stores, segment.path, forgotten):
                         for state, keys in by_state.items():
                             self.report.pages += len(keys)
-                            self._ask(keys, state, "page_key_unknown", segment.path, marked=segment.path not in takes)
+                            self._ask(
+                                keys,
+                                state,
+                                "page_key_unknown",
+                                segment.path,
+                                marked=segment.path not in takes,
+                            )
                 if self.write:
                     reached("repair.rebuild.folder")
 
@@ -275,12 +313,19 @@ class _Walk:
             forgotten = Forgotten(self.stores.crawl)
         except DamagedFileError as error:
             again = "move it away, and `krake forget` its pages again"
-            self.findings.add("forgotten_damaged", str(error).split(":")[0], str(error), repair=again)
+            self.findings.add(
+                "forgotten_damaged", str(error).split(":")[0], str(error), repair=again
+            )
             raise
         for decision in forgotten.decisions:
             if decision.is_open:
                 where = f"{forgotten.folder}/{decision.name}"
-                self.findings.add("forget_open", where, "was not carried out to its end", repair="run `krake forget`")
+                self.findings.add(
+                    "forget_open",
+                    where,
+                    "was not carried out to its end",
+                    repair="run `krake forget`",
+                )
         return forgotten
 
     def _waiting(self, node: str) -> None:
@@ -296,11 +341,18 @@ class _Walk:
                 for file, urls in queued_urls(stores, node):
                     self._ask_of(urls, "queued_key_unknown", f"{directory}/{file}")
                 if (take := Take.open(directory)) is not None:
-                    self._ask([url.key for url in take.urls()], KeyState.QUEUED, "queued_key_unknown", str(take.path))
+                    self._ask(
+                        [url.key for url in take.urls()],
+                        KeyState.QUEUED,
+                        "queued_key_unknown",
+                        str(take.path),
+                    )
                 if self.write:
                     reached("repair.rebuild.node")
             for urls in urls_on_their_way(stores, node):
-                self._ask_of(urls, "handed_key_unknown", f"{stores.crawl.path}: handed on to {node}")
+                self._ask_of(
+                    urls, "handed_key_unknown", f"{stores.crawl.path}: handed on to {node}"
+                )
 
     def _ask_of(self, urls: Sequence[bytes], name: str, where: str) -> None:
         self.report.queued += len(urls)
@@ -322,19 +374,31 @@ class _Walk:
         """
         known = dict.fromkeys(keys) if self.is_empty else self.store.states(keys)
         missing = [key for key, before in known.items() if before is None]
-        behind = [key for key, before in known.items() if before is KeyState.QUEUED and state is not before]
+        behind = [
+            key
+            for key, before in known.items()
+            if before is KeyState.QUEUED and state is not before
+        ]
         if missing:
-            names = dict(zip(keys, (f"of {url.decode('utf-8', 'replace')}" for url in urls), strict=False))
+            names = dict(
+                zip(keys, (f"of {url.decode('utf-8', 'replace')}" for url in urls), strict=False)
+            )
             examples = ", ".join(names.get(key, key.hex()) for key in missing[:EXAMPLES])
-            self.findings.add(name, where, f"no key server knows the key {examples}", count=len(missing))
+            self.findings.add(
+                name, where, f"no key server knows the key {examples}", count=len(missing)
+            )
         if behind and marked:
             problem = f"the key servers call {behind[0].hex()} queued, and its page was crawled"
-            self.findings.add("page_key_behind", where, problem, severity=Severity.WARNING, count=len(behind))
+            self.findings.add(
+                "page_key_behind", where, problem, severity=Severity.WARNING, count=len(behind)
+            )
         self.report.added += len(missing)
         self.report.raised += len(behind)
         if self.write:
             if missed := self.store.set_state(keys, state):
-                raise KeyServerDownError(f"{', '.join(missed)}: does not answer: run again when it is back")
+                raise KeyServerDownError(
+                    f"{', '.join(missed)}: does not answer: run again when it is back"
+                )
         elif self.heap is not None:
             self.heap.add(behind)
         done = self.report.pages + self.report.queued

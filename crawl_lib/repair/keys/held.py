@@ -38,7 +38,12 @@ from crawl_lib.urls import canonicalize
 from crawl_lib.warc import microseconds_of
 
 _some = partial(some_lines, count=50_000)
-_WITH_URLS = (NodeDirectory.new, NodeDirectory.new_claim, NodeDirectory.handed_on, NodeDirectory.take)
+_WITH_URLS = (
+    NodeDirectory.new,
+    NodeDirectory.new_claim,
+    NodeDirectory.handed_on,
+    NodeDirectory.take,
+)
 """Files next to a queue whose lines begin with a URL."""
 _MOVED_IN = (
     *(NodeDirectory.adopted, NodeDirectory.adopted_handed_on),
@@ -48,7 +53,9 @@ _MOVED_IN = (
 """The same; before their move is decided they are copies of the queue, and are made again from it."""
 
 
-def page_states(stores: Stores, path: str, forgotten: Forgotten) -> Iterator[dict[KeyState, list[bytes]]]:
+def page_states(
+    stores: Stores, path: str, forgotten: Forgotten
+) -> Iterator[dict[KeyState, list[bytes]]]:
     """Yield the keys of a segment's pages by state, in pieces.
 
     Keys of pages that were taken out are included: they stay known. Keys that were forgotten since are left out.
@@ -60,7 +67,9 @@ def page_states(stores: Stores, path: str, forgotten: Forgotten) -> Iterator[dic
         keys: list[Any] = batch.column(0).to_pylist()
         outcomes: list[Any] = batch.column(2).to_pylist()
         is_final = batch.column(3).is_null().to_pylist()
-        for key, outcome, final, is_gone in zip(keys, outcomes, is_final, forgotten.of_page(keys, times), strict=True):
+        for key, outcome, final, is_gone in zip(
+            keys, outcomes, is_final, forgotten.of_page(keys, times), strict=True
+        ):
             if final and not is_gone:
                 found.setdefault(KEY_STATE_OF_OUTCOME[Outcome(outcome)], []).append(key)
         yield found
@@ -68,7 +77,9 @@ def page_states(stores: Stores, path: str, forgotten: Forgotten) -> Iterator[dic
     # When they were captured is not known any more, but that it was not before the segment was begun.
     began_us = np.full(len(taken_out), microseconds_of(reader.manifest.started), np.int64)
     gone = forgotten.of_page(taken_out, began_us)
-    yield {KeyState.CRAWLED: [key for key, is_gone in zip(taken_out, gone, strict=True) if not is_gone]}
+    yield {
+        KeyState.CRAWLED: [key for key, is_gone in zip(taken_out, gone, strict=True) if not is_gone]
+    }
 
 
 def queued_urls(stores: Stores, node: str) -> Iterator[tuple[str, list[bytes]]]:
@@ -79,7 +90,11 @@ def queued_urls(stores: Stores, node: str) -> Iterator[tuple[str, list[bytes]]]:
     their URLs. A queue that has yet to be adopted, or has an open move, gives nothing: the next task inserts its keys.
     """
     queue = Queue(stores.node_dir(node), node)
-    if not queue.directory.is_dir() or Move.read(queue.directory) is not None or not queue.files.state.exists():
+    if (
+        not queue.directory.is_dir()
+        or Move.read(queue.directory) is not None
+        or not queue.files.state.exists()
+    ):
         return
     state = queue.state()
     if not queue.is_ours(state):
@@ -92,10 +107,14 @@ def queued_urls(stores: Stores, node: str) -> Iterator[tuple[str, list[bytes]]]:
         sent = journal.sent_bytes
         with queue.files.new.open("rb") as file:
             lines = iter(lambda: file.readline() if file.tell() < sent else b"", b"")
-            yield from ((NodeDirectory.new, some) for some in _some(line.rstrip(b"\n") for line in lines))
+            yield from (
+                (NodeDirectory.new, some) for some in _some(line.rstrip(b"\n") for line in lines)
+            )
 
 
-def urls_on_their_way(stores: Stores, node: str, taken_in: TakenIn | None = None) -> Iterator[list[bytes]]:
+def urls_on_their_way(
+    stores: Stores, node: str, taken_in: TakenIn | None = None
+) -> Iterator[list[bytes]]:
     """Yield URLs on their way to a node past the key check.
 
     Other nodes, or this one, handed these URLs on, and the node has not taken them in.
@@ -132,7 +151,9 @@ def held_keys(stores: Stores, node: str) -> Iterator[list[bytes]]:
             processed, ours = state.processed, queue.is_ours(state)
     longest = stores.config.urls.max_length_chars
     for number in queue.files.data_files():
-        for some in _some(islice(file_lines(queue.files.data(number)), 0 if number else processed, None)):
+        for some in _some(
+            islice(file_lines(queue.files.data(number)), 0 if number else processed, None)
+        ):
             yield keys_of(some)
             if not ours:  # people wrote it, perhaps
                 yield keys_of(_canonical(some, longest))
@@ -147,7 +168,9 @@ def note_held(stores: Stores, node: str) -> HeldNote:
     of this machine does the same, StorageError.
     """
     with ExitStack() as stack:
-        heap = KeyHeap(lambda: stack.enter_context(scratch_folder(stores.config, f"repair-held-{node}")))
+        heap = KeyHeap(
+            lambda: stack.enter_context(scratch_folder(stores.config, f"repair-held-{node}"))
+        )
         for keys in held_keys(stores, node):
             heap.add(keys)
         return HeldNotes(stores.crawl, node).write(
@@ -202,7 +225,11 @@ def look(stores: Stores, nodes: Collection[str], heap: "KeyHeap | None" = None) 
         note = None
         try:
             note = HeldNotes(stores.crawl, node).read()
-            if node in stores.config.servers and note is not None and note.is_of(stores.config_digest):
+            if (
+                node in stores.config.servers
+                and note is not None
+                and note.is_of(stores.config_digest)
+            ):
                 if heap is not None:
                     for keys in HeldNotes(stores.crawl, note.node).keys(note):
                         heap.add(keys)
@@ -232,7 +259,9 @@ def _to_do(stores: Stores, node: str, note: HeldNote | None, *, damaged: bool) -
     return f"has lost its queue: put it back, or run `krake nodes restart {node}`"
 
 
-def hold_all(stores: Stores, nodes: Collection[str], notes: Mapping[str, HeldNote], heap: "KeyHeap") -> None:
+def hold_all(
+    stores: Stores, nodes: Collection[str], notes: Mapping[str, HeldNote], heap: "KeyHeap"
+) -> None:
     """Put the keys that nodes hold into a heap.
 
     The nodes are `nodes` and the config's. URLs on their way to a node count too. Raises DamagedFileError, as
@@ -264,7 +293,9 @@ def _is_seen(stores: Stores, node: str, nodes: Collection[str]) -> bool:
     if directory.is_dir() and Queue(directory, node).exists():
         return node in nodes
     embedded = all(map(is_sqlite_server, stores.config.key_storage.servers))
-    return (embedded or directory.is_dir()) and SettledNotes(stores.crawl, node).urls_of_lost_queue() is None
+    return (embedded or directory.is_dir()) and SettledNotes(
+        stores.crawl, node
+    ).urls_of_lost_queue() is None
 
 
 def keys_of(urls: Iterable[bytes]) -> list[bytes]:

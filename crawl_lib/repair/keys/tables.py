@@ -29,8 +29,12 @@ def make_tables(stores: Stores, *, full: bool, say: Callable[[str], None], dry_r
         if embedded and not has_nodes and not stores.crawl.segments():
             return  # the first task makes them
         broken = [server for server in store.servers if problems[server.name]]
-        if broken and not dry_run and stores.config.order.keeps_keys:  # which has no keys to fill them with
-            here = [node for node in [*servers, *nodes_left(stores)] if stores.node_dir(node).is_dir()]
+        if (
+            broken and not dry_run and stores.config.order.keeps_keys
+        ):  # which has no keys to fill them with
+            here = [
+                node for node in [*servers, *nodes_left(stores)] if stores.node_dir(node).is_dir()
+            ]
             elsewhere = [node for node in nodes_unseen(stores, here) if node in servers]
             Unfilled(stores.crawl).add([Unfilled.PAGES, *dict.fromkeys([*here, *elsewhere])])
             reached("repair.tables.marked")
@@ -41,11 +45,15 @@ def make_tables(stores: Stores, *, full: bool, say: Callable[[str], None], dry_r
         if not dry_run:
             for name in rewrite_notes(store.servers, store.replication):
                 say(f"{name}: the note of its place among the key servers was written again")
-        for server in store.servers:  # last, since users who may not make tables can do without, on one node
+        for (
+            server
+        ) in store.servers:  # last, since users who may not make tables can do without, on one node
             if server not in broken and _lacks_slots(server):
                 if not dry_run:
                     server.make_slots()
-                say(f"{server.name}: its key tables are of an older version; a table of turns is made")
+                say(
+                    f"{server.name}: its key tables are of an older version; a table of turns is made"
+                )
 
 
 def _lacks_slots(server: KeyServer) -> bool:

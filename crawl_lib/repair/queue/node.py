@@ -28,10 +28,26 @@ import numpy as np
 
 from crawl_lib.crawldir import HeldNotes, SettledNotes, Unfilled
 from crawl_lib.durable import delete_durable, reached, rename_durable
-from crawl_lib.errors import ConfigError, DamagedFileError, KeyStoreError, KeyTablesError, PathNotFoundError, os_errors
+from crawl_lib.errors import (
+    ConfigError,
+    DamagedFileError,
+    KeyStoreError,
+    KeyTablesError,
+    PathNotFoundError,
+    os_errors,
+)
 from crawl_lib.fetch import HOSTS_TABLES, HostStore, host_stores
 from crawl_lib.findings import Finding, Findings, sqlite_problem
-from crawl_lib.frontier import NodeDirectory, NodeHome, NodeLock, Queue, Take, TakeHeader, check_queue, host_of_line
+from crawl_lib.frontier import (
+    NodeDirectory,
+    NodeHome,
+    NodeLock,
+    Queue,
+    Take,
+    TakeHeader,
+    check_queue,
+    host_of_line,
+)
 from crawl_lib.keyarrays import Keys, is_among, key_array
 from crawl_lib.node import mismatch, read_decision, taken_in_before
 from crawl_lib.repair.queue.queue import ASKED, BROKEN, RepairReport, aside, repair_queue
@@ -66,7 +82,9 @@ def check_node(stores: Stores, home: NodeHome, *, full: bool = True) -> list[Fin
         again = "delete it; a node that is to be retired is retired again"
         findings.add("retire_damaged", str(home.files.retire), str(error), repair=again)
     take = Take.readable(directory)
-    if take is not None and not stores.storage.exists(folder := stores.crawl.at(take.header.folder)):
+    if take is not None and not stores.storage.exists(
+        folder := stores.crawl.at(take.header.folder)
+    ):
         again = f"put the folder back, or move {take.path} and its spool away: its URLs are fetched again"
         problem = f"the folder of its iteration, {folder}, is gone"
         findings.add("take_folder_gone", str(take.path), problem, repair=again)
@@ -105,7 +123,11 @@ def repair_node(stores: Stores, home: NodeHome, *, dry_run: bool = False) -> Rep
 
 
 def restart_node(
-    stores: Stores, node: str, *, dry_run: bool = False, on_wait: Callable[[str], None] | None = None
+    stores: Stores,
+    node: str,
+    *,
+    dry_run: bool = False,
+    on_wait: Callable[[str], None] | None = None,
 ) -> RepairReport:
     """Begin an empty queue for a node that lost its disk.
 
@@ -113,11 +135,18 @@ def restart_node(
     a queue is there, LockedError naming the holder.
     """
     directory = stores.node_dir(node)
-    waited, lost = SettledNotes(stores.crawl, node).urls_of_lost_queue() or 0, NodeDirectory(directory).lost
+    waited, lost = (
+        SettledNotes(stores.crawl, node).urls_of_lost_queue() or 0,
+        NodeDirectory(directory).lost,
+    )
     if directory.is_dir() and Queue(directory, node).exists() and not lost.exists():
-        raise ConfigError(f"{directory}: holds a queue, and this begins an empty one: move the directory away first")
+        raise ConfigError(
+            f"{directory}: holds a queue, and this begins an empty one: move the directory away first"
+        )
     if dry_run:
-        return RepairReport([f"queue: begins empty; {waited} URLs waited when it settled last"], lost=max(waited, 1))
+        return RepairReport(
+            [f"queue: begins empty; {waited} URLs waited when it settled last"], lost=max(waited, 1)
+        )
     NodeDirectory.make(directory.parent, node)
     timeout_s = stores.config.queue.lock_timeout_s
     with NodeLock(directory, node, timeout_s, what="krake nodes restart", on_wait=on_wait) as home:
@@ -149,10 +178,15 @@ class _Node:
         files = self.files
         had_take = files.take.exists() or any(self.directory.glob(f"{NodeDirectory.take}{BROKEN}*"))
         self.report = repair_queue(
-            self.home, self._crawled, again=lambda: taken_in_before(self.stores, self.node), stop=self.stores.stop
+            self.home,
+            self._crawled,
+            again=lambda: taken_in_before(self.stores, self.node),
+            stop=self.stores.stop,
         )
         take = Take.open(self.directory) or (self._take_of_segment() if had_take else None)
-        if take is None and files.spool.exists() and had_take:  # it is kept: somebody may want to import its records
+        if (
+            take is None and files.spool.exists() and had_take
+        ):  # it is kept: somebody may want to import its records
             self._set_aside(files.spool, "has no take any more, and what it holds is fetched again")
         for damage in self.stores.until_stopped([*self.damages(take, full=True)]):
             damage.cure(damage.problem)
@@ -172,9 +206,19 @@ class _Node:
         try:
             if take.leftover() is None and segment is not None:
                 problem = "is not there, and the segment of the take is"
-                yield QueueDamage("leftover_damaged", files.leftover, problem, partial(self._leftover, take, segment))
+                yield QueueDamage(
+                    "leftover_damaged",
+                    files.leftover,
+                    problem,
+                    partial(self._leftover, take, segment),
+                )
         except DamagedFileError as error:
-            yield QueueDamage("leftover_damaged", files.leftover, str(error), partial(self._leftover, take, segment))
+            yield QueueDamage(
+                "leftover_damaged",
+                files.leftover,
+                str(error),
+                partial(self._leftover, take, segment),
+            )
         # Once the segment is there the spool is not read any more.
         if not self.stores.crawl.segment(take.header.folder, self.node).exists():
             yield from self._spool_damages(take, full=full)
@@ -182,7 +226,9 @@ class _Node:
     def _spool_damages(self, take: Take, *, full: bool) -> Iterator[QueueDamage]:
         files, storage = self.files, self.stores.storage
         hidden = hidden_folder(self.stores.crawl.at(take.header.folder), self.node, take.take_id)
-        for part, name, problem in damaged_parts(files.spool, storage, hidden, full=full, work=self.stores):
+        for part, name, problem in damaged_parts(
+            files.spool, storage, hidden, full=full, work=self.stores
+        ):
             yield QueueDamage(name, part.warc, problem, partial(self._part, part))
         try:
             with suppress(FileNotFoundError):
@@ -206,7 +252,9 @@ class _Node:
         place = aside(path)
         rename_durable(path, place)
         reached("repair.queue.aside")
-        self._say(f"{path.relative_to(self.directory)}: {problem}; it was set aside as {place.name}")
+        self._say(
+            f"{path.relative_to(self.directory)}: {problem}; it was set aside as {place.name}"
+        )
 
     def _crawled(self, keys: Sequence[bytes]) -> set[bytes]:
         """Return which keys the tables call crawled or gone.
@@ -217,21 +265,29 @@ class _Node:
         if not self.stores.config.order.keeps_keys:
             return set()
         if Unfilled.PAGES in Unfilled(self.stores.crawl).names():
-            raise KeyTablesError(f"{self.directory}: is repaired once the key tables have the keys of all pages")
+            raise KeyTablesError(
+                f"{self.directory}: is repaired once the key tables have the keys of all pages"
+            )
         try:
             with self.stores.key_servers() as store:
                 states = store.states(keys)
         except KeyStoreError as error:
             self._say(f"the key tables cannot be asked what was crawled: {error}")
             return set()
-        return {key for key, state in states.items() if state is not None and state is not KeyState.QUEUED}
+        return {
+            key
+            for key, state in states.items()
+            if state is not None and state is not KeyState.QUEUED
+        }
 
     # Takes
 
     def _segments(self, folders: Sequence[str]) -> Iterator[SegmentReader]:
         """Yield the node's segments with readable manifests, in some folders."""
         for folder in self.stores.until_stopped(folders):
-            reader = SegmentReader(self.stores.storage, self.stores.crawl.segment(folder, self.node).path)
+            reader = SegmentReader(
+                self.stores.storage, self.stores.crawl.segment(folder, self.node).path
+            )
             with suppress(PathNotFoundError, DamagedFileError):
                 if reader.manifest:
                     yield reader
@@ -251,7 +307,9 @@ class _Node:
             return None
         manifest, rows = segment.manifest, self._page_keys(segment)
         record = self.queue.record()
-        is_past = record.last_move == f"take-{manifest.take_id}" or int(record.took or 0) >= int(manifest.folder)
+        is_past = record.last_move == f"take-{manifest.take_id}" or int(record.took or 0) >= int(
+            manifest.folder
+        )
         if is_past or not len(rows):  # failures that pass are in the queue again
             return None
         urls = (url for url, _ in self.stores.until_stopped(self.queue.lines(self.report.state)))
@@ -265,9 +323,18 @@ class _Node:
                 break
         if left > 0:
             return None
-        self._say(f"take {manifest.take_id}: made again from the queue and its segment {segment.path}")
+        self._say(
+            f"take {manifest.take_id}: made again from the queue and its segment {segment.path}"
+        )
         delete_durable(self.files.leftover)  # it has the positions of the old one
-        header = TakeHeader(manifest.take_id, manifest.run_id, manifest.iteration, manifest.folder, 1, node=self.node)
+        header = TakeHeader(
+            manifest.take_id,
+            manifest.run_id,
+            manifest.iteration,
+            manifest.folder,
+            1,
+            node=self.node,
+        )
         return self.home.takes.take_lines(taken.rstrip(b"\0"), header)
 
     def _leftover(self, take: Take, segment: SegmentReader | None, problem: str) -> None:
@@ -276,7 +343,9 @@ class _Node:
             self._set_aside(self.files.leftover, f"{problem}; fetching goes on, and decides again")
             return
         keys = b"".join(url.key for url in self.stores.until_stopped(take.urls()))
-        missing = np.flatnonzero(~is_among(np.frombuffer(keys, "S20"), self._page_keys(segment))).tolist()
+        missing = np.flatnonzero(
+            ~is_among(np.frombuffer(keys, "S20"), self._page_keys(segment))
+        ).tolist()
         self.home.takes.leave_over(take, missing)
         self._say(f"leftover: {len(missing)} URLs of the take have no row in its segment")
 
@@ -314,9 +383,15 @@ class _Node:
         if not again:
             delete_durable(part.path(SEALED_SUFFIX))
             if part.warc.exists():
-                rename_durable(part.warc, aside(self.directory / part.warc.name))  # the spool goes with its take
+                rename_durable(
+                    part.warc, aside(self.directory / part.warc.name)
+                )  # the spool goes with its take
         part.discard_rows()
-        what = "its whole records are read again, what is missing" if again else "cannot be trusted; all of it"
+        what = (
+            "its whole records are read again, what is missing"
+            if again
+            else "cannot be trusted; all of it"
+        )
         self._say(f"{part.warc.name}: {what} is fetched again")
 
     # Data bases
@@ -343,9 +418,15 @@ class _Node:
         self._set_base_aside(self.files.host_counts, problem)
         counts: Counter[bytes] = Counter()
         for segment in self._segments(self.stores.crawl.folders()):
-            for batch in self.stores.until_stopped(segment.pages(["url", "retry_at"], with_dropped=True)):
-                final = batch.filter(batch.column(1).is_null())  # the others wait in the queue, or have come again
-                counts.update(host_of_line(str(url).encode()) for url in final.column(0).to_pylist())
+            for batch in self.stores.until_stopped(
+                segment.pages(["url", "retry_at"], with_dropped=True)
+            ):
+                final = batch.filter(
+                    batch.column(1).is_null()
+                )  # the others wait in the queue, or have come again
+                counts.update(
+                    host_of_line(str(url).encode()) for url in final.column(0).to_pylist()
+                )
         urls = (url for url, _ in self.stores.until_stopped(self.queue.lines(self.report.state)))
         counts.update(host_of_line(url) for url in urls if b"://" in url and url.isascii())
         self.home.counts.add("repair", counts.items)

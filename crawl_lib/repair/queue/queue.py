@@ -36,7 +36,15 @@ from crawl_lib.frontier import (
     lines_until,
 )
 from crawl_lib.stopping import go_on, until_stopped
-from crawl_lib.urlfiles import BARE_META, TakenIn, decode_meta, file_lines, is_listed, some_lines, split_line
+from crawl_lib.urlfiles import (
+    BARE_META,
+    TakenIn,
+    decode_meta,
+    file_lines,
+    is_listed,
+    some_lines,
+    split_line,
+)
 from crawl_lib.urls import is_list_of_hosts, scope_bytes, whole_hosts
 
 ASKED = 10_000
@@ -44,7 +52,12 @@ BROKEN = ".broken"
 Crawled = Callable[[Sequence[bytes]], Collection[bytes]]
 Pairs = Iterator[tuple[bytes, bytes]]
 _OF_MOVES = (NodeDirectory.adopted, NodeDirectory.rehomed, NodeDirectory.put_back)
-_OF_INTAKES = (NodeDirectory.new, NodeDirectory.new_meta, NodeDirectory.new_claim, NodeDirectory.new_undecided)
+_OF_INTAKES = (
+    NodeDirectory.new,
+    NodeDirectory.new_meta,
+    NodeDirectory.new_claim,
+    NodeDirectory.new_undecided,
+)
 
 
 def aside(path: Path, data: bytes | None = None) -> Path:
@@ -106,7 +119,9 @@ class _Repair:
         queue, report = self.queue, self.report
         self._finish_move()
         self._read_record(again)
-        count = queue.write_lines(NodeDirectory.rescued, until_stopped(self._all(crawled), self.stop))
+        count = queue.write_lines(
+            NodeDirectory.rescued, until_stopped(self._all(crawled), self.stop)
+        )
         self._keep_lines(NodeDirectory.undecided, [])
         moved = [name + HANDED_ON_SUFFIX for name in _OF_MOVES]
         self._keep_lines(NodeDirectory.handed_on, moved if self.in_move else [])
@@ -123,7 +138,9 @@ class _Repair:
             self.home.lost.note(report.lost)
             go_on(self.stop)
         if self.in_move:
-            self.deletes += [name for one in _OF_MOVES for name in (one, one + META, one + HANDED_ON_SUFFIX)]
+            self.deletes += [
+                name for one in _OF_MOVES for name in (one, one + META, one + HANDED_ON_SUFFIX)
+            ]
             self.deletes += [NodeDirectory.adopted_scope, NodeDirectory.new_hosts]
         change = Change(
             move_id=self.record.last_move,  # it says whether an open take is over
@@ -173,7 +190,9 @@ class _Repair:
 
     def _read_record(self, again: Callable[[], TakenIn]) -> None:
         try:
-            self.record = self.queue.record() if self.files.record.exists() else Record(again=again())
+            self.record = (
+                self.queue.record() if self.files.record.exists() else Record(again=again())
+            )
         except DamagedFileError as error:
             self._say(str(error))
             self._set_aside(NodeDirectory.record)
@@ -216,7 +235,11 @@ class _Repair:
             if meta.exists() and not believed:
                 self._say(f"{meta.name}: does not fit {number}, whose URLs are kept without it")
             lines = _pairs(path, meta if believed else None, ends=half is None)
-            yield from self._not_crawled(number, lines, crawled) if start is None else islice(lines, start, None)
+            yield from (
+                self._not_crawled(number, lines, crawled)
+                if start is None
+                else islice(lines, start, None)
+            )
         self._count_lost(sum(counts), gone)
 
     def _is_other(self, path: Path, own: Collection[int], problem: str) -> bool:
@@ -246,7 +269,11 @@ class _Repair:
             state = self.queue.unchecked_state()
         except QueueError:
             state = State()
-        if not self.in_move and self.record.state_sha1 == state.sha1() and sum(state.totals) > there:
+        if (
+            not self.in_move
+            and self.record.state_sha1 == state.sha1()
+            and sum(state.totals) > there
+        ):
             gone = max(gone, sum(state.totals) - there)
             self._say(f"data files: {gone} of {sum(state.totals)} URLs are gone")
         self.report.lost += gone
@@ -258,11 +285,17 @@ class _Repair:
         unless all sizes are the earlier ones.
         """
         record, path = self.record, self.files.data(number)
-        sizes = tuple(self.files.data(number).stat().st_size for number in self.queue.files.data_files())
+        sizes = tuple(
+            self.files.data(number).stat().st_size for number in self.queue.files.data_files()
+        )
         same = self._place(number) == 0 and (not self.in_move or sizes == record.sizes)
         try:
             said = self.queue.unchecked_state()
-            if said.is_believed(record) and said.totals[0] == count and (same or not said.processed):
+            if (
+                said.is_believed(record)
+                and said.totals[0] == count
+                and (same or not said.processed)
+            ):
                 return said.processed
             self._say(f"state: does not fit file {number}, which has {count} URLs")
         except QueueError as error:
@@ -283,7 +316,10 @@ class _Repair:
         for some in some_lines(lines, ASKED):
             keys = [sha1(url).digest() for url, _ in some]
             known = crawled(keys)
-            waits = [key not in known or is_listed(meta, is_meta=True) for key, meta in zip(keys, metas, strict=False)]
+            waits = [
+                key not in known or is_listed(meta, is_meta=True)
+                for key, meta in zip(keys, metas, strict=False)
+            ]
             yield from compress(some, waits)
             done += waits.count(False)
         self._say(f"file {number}: {done} of its URLs are known as crawled, and count as processed")
@@ -314,7 +350,9 @@ class _Repair:
             for line in _raw_lines(self.files.new_claim):
                 if is_readable(line):
                     yield split_line(line[:-1])[:2]
-        if journal is not None and (new.exists() or not self.in_move):  # else a data file has become of `new`
+        if journal is not None and (
+            new.exists() or not self.in_move
+        ):  # else a data file has become of `new`
             decided = {NodeDirectory.new, NodeDirectory.new_claim} & damaged.keys()
             self.report.lost += max(journal.new_count - count, bool(decided))
 
@@ -351,11 +389,17 @@ class _Repair:
         paths = [path, self.files.adopted_scope] if self.in_move else [path]
         data = [path.read_bytes() for path in paths if path.exists()]
         said = self.record.files.get(NodeDirectory.scope_added)
-        if not self.in_move and all(map(is_list_of_hosts, data)) and said in {None, digest_of(path)}:
+        if (
+            not self.in_move
+            and all(map(is_list_of_hosts, data))
+            and said in {None, digest_of(path)}
+        ):
             return
         rescued = self.files.rescued
         lines = zip(file_lines(rescued), file_lines(self.files.meta_of(rescued)), strict=True)
-        bare = {host_of_line(url) + b"\n" for url, meta in lines if meta == BARE_META and b"://" in url}
+        bare = {
+            host_of_line(url) + b"\n" for url, meta in lines if meta == BARE_META and b"://" in url
+        }
         hosts = set[str]().union(*map(whole_hosts, [*data, b"".join(bare)]))
         rewritten = f"{NodeDirectory.rescued}.{NodeDirectory.scope_added}"
         write_durable(directory / rewritten, scope_bytes(hosts))
@@ -376,7 +420,9 @@ class _Repair:
             ours = {one.queued.url.encode() for one in until_stopped(take.urls(), self.stop)}
             waiting = until_stopped(queue.lines(state), self.stop)
             taken = bytearray(url in ours for url, _ in waiting).rstrip(b"\0")
-            self.home.takes.write(take.header.at(state, taken), until_stopped(take.lines(), self.stop))
+            self.home.takes.write(
+                take.header.at(state, taken), until_stopped(take.lines(), self.stop)
+            )
             self._say(f"take {take.take_id}: now begins at the queue's position")
         except DamagedFileError as error:
             # Its URLs are still in the queue: nothing moves before a take is committed.

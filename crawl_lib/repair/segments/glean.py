@@ -19,7 +19,16 @@ from crawl_lib.records import Fetched, QueuedUrl
 from crawl_lib.segment import SEQUENCE, WARC_SUFFIX, group_of, taken_of
 from crawl_lib.stopping import Work
 from crawl_lib.urls import canonicalize, key_of
-from crawl_lib.warc import NOT_OWN, Damage, FileId, WarcRecord, microseconds_of, scan, split_head, warc_fields
+from crawl_lib.warc import (
+    NOT_OWN,
+    Damage,
+    FileId,
+    WarcRecord,
+    microseconds_of,
+    scan,
+    split_head,
+    warc_fields,
+)
 
 ROBOTS_PATH = "/robots.txt"
 _RECORD_ID = re.compile("<urn:uuid:[0-9a-f-]{36}>")
@@ -88,7 +97,10 @@ class Gleaner:
         if not first:
             self.headless.add(name)
         if pieces:
-            self.pieces[name] = [*(RecordPiece(one.offset, one.offset + one.length) for one in first), *pieces]
+            self.pieces[name] = [
+                *(RecordPiece(one.offset, one.offset + one.length) for one in first),
+                *pieces,
+            ]
 
     def _warcinfo(self, record: WarcRecord) -> list[WarcRecord]:
         """Check a warcinfo record.
@@ -101,7 +113,9 @@ class Gleaner:
         self.info = self.info or warc_fields(record.block)
         return [record]
 
-    def _add(self, pieces: list[RecordPiece], held: list[WarcRecord], record: WarcRecord) -> list[WarcRecord]:
+    def _add(
+        self, pieces: list[RecordPiece], held: list[WarcRecord], record: WarcRecord
+    ) -> list[WarcRecord]:
         """Add a record to the group `held`; return what is held now."""
         if record.type == "metadata":
             self._group(pieces, held, record)
@@ -124,7 +138,9 @@ class Gleaner:
         file_id.value = file_id.value or record.headers.get("warc-warcinfo-id", "")
         return file_id.owns(record) or not file_id.is_carried
 
-    def _group(self, pieces: list[RecordPiece], held: list[WarcRecord], metadata: WarcRecord) -> None:
+    def _group(
+        self, pieces: list[RecordPiece], held: list[WarcRecord], metadata: WarcRecord
+    ) -> None:
         """Take a metadata record and the records before it.
 
         They are a complete group, or parts of broken ones.
@@ -172,7 +188,9 @@ class Gleaner:
                         raise ValueError("not a record of ours")
                     if key_of(url) not in self.lone:
                         self.lone[key_of(url)] = url
-                        pieces.append(RecordPiece(record.offset, record.offset + record.length, key_of(url)))
+                        pieces.append(
+                            RecordPiece(record.offset, record.offset + record.length, key_of(url))
+                        )
                 except (KeyError, ValueError):
                     if not is_robots(url):
                         self.unfetched.setdefault(key_of(url), QueuedUrl(url))

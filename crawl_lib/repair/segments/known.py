@@ -19,10 +19,24 @@ from crawl_lib.frontier import Take, is_readable
 from crawl_lib.records import QueuedUrl, metadata_without_list, steps_of_row
 from crawl_lib.repair.segments.glean import LONGEST_URL, is_robots
 from crawl_lib.seeds import Division, check_seeds, hand_over, set_damaged_aside
-from crawl_lib.segment import INDEX_NAME, Manifest, SegmentReader, WarcInfo, dropped_files, read_dropped
+from crawl_lib.segment import (
+    INDEX_NAME,
+    Manifest,
+    SegmentReader,
+    WarcInfo,
+    dropped_files,
+    read_dropped,
+)
 from crawl_lib.states import Outcome
 from crawl_lib.stores import Stores
-from crawl_lib.urlfiles import HANDED_ON, OUTLINKS_NAME, decode_line, encode_line, part_mapping, read_outlinks
+from crawl_lib.urlfiles import (
+    HANDED_ON,
+    OUTLINKS_NAME,
+    decode_line,
+    encode_line,
+    part_mapping,
+    read_outlinks,
+)
 from crawl_lib.urls import Owners, UrlFilter, canonicalize, host_of, key_of
 from crawl_lib.version import VERSION
 from crawl_lib.warc import WarcRecord, safe_uri, utc_text
@@ -30,7 +44,18 @@ from crawl_lib.warc import WarcRecord, safe_uri, utc_text
 LOST_NAME = "lost.tsv"
 """URLs of pages that were lost, as lines of `outlinks`, handed on past the key check."""
 OUTCOMES = frozenset(Outcome)
-OLD_COLUMNS = ("key", "url", "via_key", "depth", "metadata", "outcome", "attempts", "duration_ms", "retry_at", "hop")
+OLD_COLUMNS = (
+    "key",
+    "url",
+    "via_key",
+    "depth",
+    "metadata",
+    "outcome",
+    "attempts",
+    "duration_ms",
+    "retry_at",
+    "hop",
+)
 
 PLACE_COLUMNS = ("warc_file", "warc_offset", "url")
 
@@ -92,8 +117,14 @@ class Known:
             manifests = self.stores.crawl.folder(self.name.folder).readable_manifests()
             others = [manifests[node]["counts"] for node in nodes]
             sums = {name: self.index["counts"].get(name, 0) for name in names}
-            counts = {name: sums[name] - sum(other.get(name, 0) for other in others) for name in names}
-            return counts if self.name.node in self.index["outlinks"] and min(counts.values()) >= 0 else {}
+            counts = {
+                name: sums[name] - sum(other.get(name, 0) for other in others) for name in names
+            }
+            return (
+                counts
+                if self.name.node in self.index["outlinks"] and min(counts.values()) >= 0
+                else {}
+            )
         except (KrakeError, KeyError, TypeError, AttributeError):
             return {}
 
@@ -131,7 +162,10 @@ class Known:
         """Return the manifest, or the facts for a new one."""
         if self.manifest is not None:
             return self.manifest
-        take_id, began = f"salvaged-{self.name.folder}-{self.name.node}", utc_text(int(self.name.folder))
+        take_id, began = (
+            f"salvaged-{self.name.folder}-{self.name.node}",
+            utc_text(int(self.name.folder)),
+        )
         if self.take is not None:  # its task has to find its own segment
             take_id = self.take.take_id
         return Manifest(
@@ -157,7 +191,9 @@ class Known:
         """
         found: set[bytes] = set()
         with suppress(KrakeError, OSError, ValueError, KeyError, AttributeError):
-            for batch in SegmentReader(self.storage, self.path).pages(PLACE_COLUMNS, with_dropped=True):
+            for batch in SegmentReader(self.storage, self.path).pages(
+                PLACE_COLUMNS, with_dropped=True
+            ):
                 found.update(_place(*row.values()) for row in batch.to_pylist())
         with suppress(KrakeError), self.storage.open_read(f"{self.path}/{INDEX_NAME}") as file:
             for line in file:
@@ -177,7 +213,9 @@ class Known:
         was changed: it is left out.
         """
         with suppress(KrakeError, OSError, ValueError, KeyError, AttributeError):
-            for batch in SegmentReader(self.storage, self.path).pages(OLD_COLUMNS, with_dropped=True):
+            for batch in SegmentReader(self.storage, self.path).pages(
+                OLD_COLUMNS, with_dropped=True
+            ):
                 for row in batch.to_pylist():
                     if key_of(row["url"]) == row["key"] and row["outcome"] in OUTCOMES:
                         metadata = metadata_without_list(row["metadata"])
@@ -187,7 +225,9 @@ class Known:
         with suppress(KrakeError), self.storage.open_read(f"{self.path}/{INDEX_NAME}") as file:
             for line in file:
                 with suppress(ValueError, KeyError, IndexError, TypeError, UrlError):
-                    url = canonicalize(json.loads(line.split(b" ", 2)[2])["url"], max_length_chars=LONGEST_URL)
+                    url = canonicalize(
+                        json.loads(line.split(b" ", 2)[2])["url"], max_length_chars=LONGEST_URL
+                    )
                     if not is_robots(url):
                         yield QueuedUrl(url), {"key": key_of(url)}
 
@@ -201,7 +241,11 @@ class Known:
         where, owners = f"{self.path}/{OUTLINKS_NAME}", Owners(self.nodes)
         local = self.stores.config.frontier.routing == "local" and self.name.node in self.nodes
         found = self.storage.stat(where)
-        said = self.manifest.outlinks if self.manifest else self.index.get("outlinks", {}).get(self.name.node)
+        said = (
+            self.manifest.outlinks
+            if self.manifest
+            else self.index.get("outlinks", {}).get(self.name.node)
+        )
         unsaid = {"": {"offset": 0, "length": found.size_bytes if found else 0, "count": 0}}
         for node, value in (said if isinstance(said, dict) else unsaid).items():
             with suppress(DamagedFileError, PathNotFoundError, ValueError):
@@ -241,8 +285,12 @@ def lost_and_not_queued(stores: Stores, name: SegmentRef) -> list[QueuedUrl]:
     for other in stores.crawl.segments():
         if int(other.folder) > int(name.folder):
             with suppress(DamagedFileError, PathNotFoundError):  # findings of that segment
-                for batch in SegmentReader(stores.storage, other.path).pages(["key"], with_dropped=True):
-                    lost = {key: lost[key] for key in lost.keys() - set(batch.column(0).to_pylist())}
+                for batch in SegmentReader(stores.storage, other.path).pages(
+                    ["key"], with_dropped=True
+                ):
+                    lost = {
+                        key: lost[key] for key in lost.keys() - set(batch.column(0).to_pylist())
+                    }
     return sorted(lost.values(), key=lambda queued: queued.url)
 
 
@@ -257,7 +305,9 @@ def requeue_urls(stores: Stores, name: SegmentRef, urls: Sequence[QueuedUrl]) ->
         store.forget([key_of(queued.url) for queued in urls])
     digest, lines = _requeued(stores, name), [encode_line(queued, HANDED_ON) for queued in urls]
     set_damaged_aside(stores.crawl, digest)
-    hand_over(stores.crawl, digest, lines, Division.of(stores.config), facts={"run_id": f"salvage {name}"})
+    hand_over(
+        stores.crawl, digest, lines, Division.of(stores.config), facts={"run_id": f"salvage {name}"}
+    )
 
 
 def _requeued(stores: Stores, name: SegmentRef) -> str:

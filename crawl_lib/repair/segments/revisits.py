@@ -29,7 +29,8 @@ def bodies_needed(stores: Stores) -> dict[str, Keys]:
     for segment in stores.until_stopped(stores.crawl.segments()):
         reader = SegmentReader(stores.storage, segment.path)
         if not reader.manifest.has_rows or all(
-            batch.column(0).null_count == len(batch) for batch in reader.pages(["refers_to"], with_dropped=True)
+            batch.column(0).null_count == len(batch)
+            for batch in reader.pages(["refers_to"], with_dropped=True)
         ):
             continue
         for batch in reader.pages(["key", "refers_to"]):
@@ -51,7 +52,9 @@ def check_revisits(stores: Stores) -> list[Finding]:
         path = stores.crawl.segment_named(name).path
         lost = len(np.setdiff1d(keys, _full_captures(stores, path), assume_unique=True))
         if lost:
-            problem = "had the body of a page that a later visit found as it was, and has it no more"
+            problem = (
+                "had the body of a page that a later visit found as it was, and has it no more"
+            )
             findings.add("revisit_without_body", path, problem, severity=Severity.NOTE, count=lost)
     return findings.list()
 
@@ -60,6 +63,8 @@ def _full_captures(stores: Stores, path: str) -> Keys:
     keys = bytearray()
     if stores.storage.exists(path):
         for batch in SegmentReader(stores.storage, path).pages(["key", "refers_to"]):
-            full: list[Any] = batch.filter(batch.column("refers_to").is_null()).column("key").to_pylist()
+            full: list[Any] = (
+                batch.filter(batch.column("refers_to").is_null()).column("key").to_pylist()
+            )
             keys += b"".join(full)
     return key_array(keys)

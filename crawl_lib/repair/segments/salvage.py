@@ -97,12 +97,16 @@ def salvage_segment(
 class _Salvage:
     """The kept and the lost parts of a segment; `carry_out` then does it."""
 
-    def __init__(self, stores: Stores, name: SegmentRef, report: SalvageReport, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, stores: Stores, name: SegmentRef, report: SalvageReport, clock: Callable[[], float]
+    ) -> None:
         self.stores, self.storage, self.name, self.path = stores, stores.storage, name, name.path
         self.report, self.clock = report, clock
         self.known = Known(stores, name)
         manifest = self.known.manifest
-        self.found = Gleaner(stores, dict(manifest.warcinfo_ids) if manifest else {}, self.known.names)
+        self.found = Gleaner(
+            stores, dict(manifest.warcinfo_ids) if manifest else {}, self.known.names
+        )
         for entry in self.storage.list(self.path):
             if entry.name.endswith(WARC_SUFFIX):
                 with self.storage.open_read(f"{self.path}/{entry.name}") as file:
@@ -111,7 +115,10 @@ class _Salvage:
         self.waiting = 0
         self.lost = self._lost()
         report.pages, report.without_metadata = len(self.found.keys), len(self.lone)
-        report.damage, report.lost_urls = dict(self.found.damage), [queued.url for queued in self.lost]
+        report.damage, report.lost_urls = (
+            dict(self.found.damage),
+            [queued.url for queued in self.lost],
+        )
         counts = self.known.counts
         report.lost = len(self.lost)
         if counts:
@@ -126,15 +133,23 @@ class _Salvage:
         """
         found, lost = self.found, dict(self.found.unfetched)
         for queued, row in self.known.rows():
-            if row["key"] not in found.keys and row.get("retry_at") is not None and self.known.take is None:
+            if (
+                row["key"] not in found.keys
+                and row.get("retry_at") is not None
+                and self.known.take is None
+            ):
                 self.waiting += 1
                 lost.pop(row["key"], None)
-            elif row["key"] not in found.keys and ("outcome" in row or row["key"] not in lost):  # the index says less
+            elif row["key"] not in found.keys and (
+                "outcome" in row or row["key"] not in lost
+            ):  # the index says less
                 lost[row["key"]] = queued
             if row["key"] in found.lone:
                 self.rows.setdefault(row["key"], row)
         lost |= {key_of(queued.url): queued for queued in read_lost(self.stores, self.name)}
-        lone = {key: url for key, url in found.lone.items() if key in self.rows or not is_robots(url)}
+        lone = {
+            key: url for key, url in found.lone.items() if key in self.rows or not is_robots(url)
+        }
         free = (position for position in count() if position not in found.positions)
         self.lone = {
             key: TakenUrl(next(free), key, lost.get(key, QueuedUrl(url)))
@@ -158,7 +173,9 @@ class _Salvage:
         more = []
         if self.lost:
             more.append(spool / LOST_NAME)
-            more[-1].write_bytes(b"".join(encode_line(queued, HANDED_ON) + b"\n" for queued in self.lost))
+            more[-1].write_bytes(
+                b"".join(encode_line(queued, HANDED_ON) + b"\n" for queued in self.lost)
+            )
         for name in sorted({*dropped_files(self.storage, self.path)} - {*self.known.pending()}):
             more.append(spool / name)
             self.storage.download(f"{self.path}/{name}", more[-1])
@@ -167,7 +184,9 @@ class _Salvage:
         build_segment(spool, built, self._facts(), self.known.nodes, handed_on=old, more_files=more)
         reached("repair.salvage.built")
         carried = self.known.pending()
-        aside = replace_segment(self.stores, self.name, built, carried=carried, keep_old=True, clock=self.clock)
+        aside = replace_segment(
+            self.stores, self.name, built, carried=carried, keep_old=True, clock=self.clock
+        )
         self.report.aside = self.stores.crawl.at(self.name.folder, aside)
 
     def _submissions(self, spool: Path) -> list[Path]:
@@ -191,7 +210,9 @@ class _Salvage:
             for piece in pieces:
                 if piece.key is not None and piece.key not in self.lone:
                     continue
-                with self.storage.open_read(f"{self.path}/{name}", piece.offset, piece.end - piece.offset) as file:
+                with self.storage.open_read(
+                    f"{self.path}/{name}", piece.offset, piece.end - piece.offset
+                ) as file:
                     shutil.copyfileobj(file, out)
                 if piece.key is not None:
                     out.write(self._metadata(name, piece, self.lone[piece.key]))
@@ -213,7 +234,9 @@ class _Salvage:
 
     def _metadata(self, name: str, piece: RecordPiece, taken: TakenUrl) -> bytes:
         """Make a metadata record for a response that lost its own."""
-        record = SegmentReader(self.storage, self.path).read_record(name, piece.offset, piece.end - piece.offset)
+        record = SegmentReader(self.storage, self.path).read_record(
+            name, piece.offset, piece.end - piece.offset
+        )
         fetched, row = fetched_of(record, taken.queued.url), self.rows.get(taken.key, {})
         if "outcome" in row:
             fetched.outcome = Outcome(row["outcome"])
@@ -226,7 +249,11 @@ class _Salvage:
         """Return the new manifest's facts."""
         found, lost, dropped = self.found, self.report.lost, self.known.counts.get("dropped", 0)
         pages = self.report.pages
-        taken = max(self.known.counts.get("taken", 0), max(found.positions, default=-1) + 1, pages + lost + dropped)
+        taken = max(
+            self.known.counts.get("taken", 0),
+            max(found.positions, default=-1) + 1,
+            pages + lost + dropped,
+        )
         done = {"what": "salvage", "time": utc_text(self.clock()), "krake_version": VERSION}
         facts = self.known.facts(self.known.info(found.info))
         return replace(

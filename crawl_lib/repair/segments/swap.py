@@ -29,7 +29,9 @@ from crawl_lib.stores import Stores
 COMPACTED_PREFIX = ".compacted-"
 """The prefix of an old segment that is deleted; one that is kept has `DAMAGED_PREFIX`."""
 _SWAP = re.compile(rf"{re.escape(FileName.SWAP_PREFIX)}(.+){re.escape(FileName.SWAP_SUFFIX)}")
-_ASIDE = re.compile(rf"(?:{re.escape(FileName.DAMAGED_PREFIX)}|{re.escape(COMPACTED_PREFIX)})(.+)-(\d+)")
+_ASIDE = re.compile(
+    rf"(?:{re.escape(FileName.DAMAGED_PREFIX)}|{re.escape(COMPACTED_PREFIX)})(.+)-(\d+)"
+)
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,9 @@ def read_swap(folder: Folder, name: str) -> Swap:
     try:
         return Swap(**unsealed_if_new(folder.crawl.storage.read_bytes(where)))
     except (ValueError, KeyError, TypeError) as error:
-        raise DamagedFileError(f"{where}: not a decision of a repair: {error!r}; run `krake fsck --repair`") from error
+        raise DamagedFileError(
+            f"{where}: not a decision of a repair: {error!r}; run `krake fsck --repair`"
+        ) from error
 
 
 def all_aside(folder: Folder) -> list[tuple[str, str]]:
@@ -109,12 +113,23 @@ def replace_segment(
             storage.delete(folder.at(name))  # of an attempt that was killed
     upload_built(storage, built, folder.at(new))
     for name in carried:
-        storage.write_bytes(folder.at(f"{new}/{name}"), storage.read_bytes(f"{segment.path}/{name}"))
+        storage.write_bytes(
+            folder.at(f"{new}/{name}"), storage.read_bytes(f"{segment.path}/{name}")
+        )
     reached("repair.swap.uploaded")
     newest = [int(name.rpartition("-")[2]) for _, name in all_aside(folder)[:1]]
-    number = max(int(clock()), *(taken + 1 for taken in newest), 0)  # two repairs may fall into one second
-    swap = Swap(node, new, f"{FileName.DAMAGED_PREFIX if keep_old else COMPACTED_PREFIX}{node}-{number}", keep_old)
-    storage.write_bytes(folder.at(f"{FileName.SWAP_PREFIX}{node}{FileName.SWAP_SUFFIX}"), sealed_json(asdict(swap)))
+    number = max(
+        int(clock()), *(taken + 1 for taken in newest), 0
+    )  # two repairs may fall into one second
+    swap = Swap(
+        node,
+        new,
+        f"{FileName.DAMAGED_PREFIX if keep_old else COMPACTED_PREFIX}{node}-{number}",
+        keep_old,
+    )
+    storage.write_bytes(
+        folder.at(f"{FileName.SWAP_PREFIX}{node}{FileName.SWAP_SUFFIX}"), sealed_json(asdict(swap))
+    )
     reached("repair.swap.decided")
     _carry_out(stores, folder, swap)
     return swap.old if keep_old else ""

@@ -43,7 +43,12 @@ _OF_TASK = "/krake/tab?dag_id={DAG_ID}&run_id={RUN_ID}&task_id={TASK_ID}"
 _APPS: list[Any] = [{"app": LaterApp(), "url_prefix": "/krake", "name": "Krake"}]
 _VIEWS: list[Any] = [
     {"name": "Krake", "href": "/krake/", "destination": "nav", "url_route": "krake"},
-    {"name": "Krake", "href": "/krake/tab?dag_id={DAG_ID}", "destination": "dag", "url_route": "krake-dag"},
+    {
+        "name": "Krake",
+        "href": "/krake/tab?dag_id={DAG_ID}",
+        "destination": "dag",
+        "url_route": "krake-dag",
+    },
     {
         "name": "Krake",
         "href": "/krake/tab?dag_id={DAG_ID}&run_id={RUN_ID}",

@@ -69,8 +69,15 @@ def make_app(crawls: Crawls | None = None) -> FastAPI:
 def _with_headers(send: _Send) -> _Send:
     async def sending(message: _Message) -> None:
         if message["type"] == "http.response.start":
-            given = [pair for pair in message.get("headers", ()) if pair[0].decode().lower() not in HEADERS]
-            message["headers"] = [*given, *((name.encode(), value.encode()) for name, value in HEADERS.items())]
+            given = [
+                pair
+                for pair in message.get("headers", ())
+                if pair[0].decode().lower() not in HEADERS
+            ]
+            message["headers"] = [
+                *given,
+                *((name.encode(), value.encode()) for name, value in HEADERS.items()),
+            ]
         await send(message)
 
     return sending
@@ -83,7 +90,9 @@ def readable_crawl(name: str, request: Request, user: GetUserDep) -> Crawl:
     """
     crawls: Crawls = request.app.state.crawls
     crawl = crawls.named(name)
-    requires_access_dag("GET", param_dag_id=crawl.dag_id if crawl else f"{name}_{CRAWL}")(request, user)
+    requires_access_dag("GET", param_dag_id=crawl.dag_id if crawl else f"{name}_{CRAWL}")(
+        request, user
+    )
     if crawl is None:
         raise HTTPException(404, "Krake has no crawl of this name in this Airflow.")
     return crawl
@@ -99,7 +108,9 @@ def crawl_of_dag(dag_id: str, request: Request, user: GetUserDep) -> Crawl:
 def require_own_site(sec_fetch_site: Annotated[str, Header()] = "none") -> None:
     """Raise HTTPException 403 where another site has a browser ask: each look-up costs a process."""
     if sec_fetch_site not in {"same-origin", "none"}:
-        raise HTTPException(403, "Another site asked for this look-up. Ask on the page of the crawl.")
+        raise HTTPException(
+            403, "Another site asked for this look-up. Ask on the page of the crawl."
+        )
 
 
 ReadableCrawl = Annotated[Crawl, Depends(readable_crawl)]
@@ -125,16 +136,26 @@ def one_crawl(request: Request, crawl: ReadableCrawl) -> HTMLResponse:
 
 
 @router.get("/tab", response_class=HTMLResponse)
-def tab(request: Request, crawl: CrawlOfDag, dag_id: str, run_id: str = "", task_id: str = "") -> HTMLResponse:
+def tab(
+    request: Request, crawl: CrawlOfDag, dag_id: str, run_id: str = "", task_id: str = ""
+) -> HTMLResponse:
     """Show the crawl of a DAG; of a run its iterations alone; of a task its curve and its counts."""
     links = _links(request)
     if task_id:
-        return _page(request, "task.html", **task_view(crawl, task_id, told_by(dag_id, run_id, task_id), links))
+        return _page(
+            request,
+            "task.html",
+            **task_view(crawl, task_id, told_by(dag_id, run_id, task_id), links),
+        )
     return _page(request, "crawl.html", **crawl_view(crawl, crawl.look(), links, run_id=run_id))
 
 
-@router.get("/crawl/{name}/url", response_class=HTMLResponse, dependencies=[Depends(require_own_site)])
-def one_url(request: Request, crawl: ReadableCrawl, user: GetUserDep, url: AskedUrl) -> HTMLResponse:
+@router.get(
+    "/crawl/{name}/url", response_class=HTMLResponse, dependencies=[Depends(require_own_site)]
+)
+def one_url(
+    request: Request, crawl: ReadableCrawl, user: GetUserDep, url: AskedUrl
+) -> HTMLResponse:
     """Say what `krake why`, `cat` and `show` say of a URL.
 
     Raises HTTPException: 429 where this user looks up another URL, or others use all look-ups.
@@ -146,7 +167,9 @@ def one_url(request: Request, crawl: ReadableCrawl, user: GetUserDep, url: Asked
         found = lookups.of(user.get_id(), crawl.config, crawl.secrets, url.strip())
     except BusyError as error:
         raise HTTPException(429, str(error), {"retry-after": str(error.retry_after_s)}) from error
-    return _page(request, "url.html", refreshes=False, **url_view(crawl, url.strip(), found, _links(request)))
+    return _page(
+        request, "url.html", refreshes=False, **url_view(crawl, url.strip(), found, _links(request))
+    )
 
 
 async def _failed(request: Request, error: Exception) -> HTMLResponse:
@@ -170,5 +193,7 @@ def _page(request: Request, template: str, *, refreshes: bool = True, **view: An
     look = {"style": Markup(STYLE), "script": Markup(SCRIPT)}  # noqa: S704  # files of ours
     part = refreshes and "part" in request.headers
     home = _links(request).home
-    text = _ENVIRONMENT.get_template(template).render(**look, refreshes=refreshes, part=part, home=home, **view)
+    text = _ENVIRONMENT.get_template(template).render(
+        **look, refreshes=refreshes, part=part, home=home, **view
+    )
     return HTMLResponse(text)

@@ -28,7 +28,12 @@ class Behind(Generic[T]):
     once.
     """
 
-    def __init__(self, read: Callable[[], T], keep_s: float, is_partial: Callable[[T], bool] = lambda _: False) -> None:
+    def __init__(
+        self,
+        read: Callable[[], T],
+        keep_s: float,
+        is_partial: Callable[[T], bool] = lambda _: False,
+    ) -> None:
         self._read, self._keep_s, self._is_partial = read, keep_s, is_partial
         self._turn, self._has_read = Lock(), Event()
         self._reads = False
@@ -52,7 +57,11 @@ class Behind(Generic[T]):
         with self._turn:
             if self._error:
                 raise self._error
-            return None if self._value is None else Known(self._value, time.monotonic() - self._read_at_s)
+            return (
+                None
+                if self._value is None
+                else Known(self._value, time.monotonic() - self._read_at_s)
+            )
 
     def _work(self) -> None:
         try:

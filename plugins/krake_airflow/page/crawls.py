@@ -53,11 +53,15 @@ class Crawl:
         self.name, self.dag_id = config.crawl.name, crawl_dag_id(config)
         self.config, self.secrets = config, secrets
         given = Secrets() if isinstance(secrets, ConfigError) else secrets
-        reader = CrawlReader(config, given, wait_s=_WAIT_S, elsewhere=told_by_nodes, ask_keys=self._known_keys)
+        reader = CrawlReader(
+            config, given, wait_s=_WAIT_S, elsewhere=told_by_nodes, ask_keys=self._known_keys
+        )
         self._entries: list[dict[str, Any]] = []
         self._keys = Behind(lambda: keys_status(config, given), _KEEP_KEYS_S)
         self._pages = Behind(lambda: self._count(reader), _KEEP_PAGES_S)
-        self._status = Behind(lambda: self._read(reader), _KEEP_S, lambda status: "unread" in status)
+        self._status = Behind(
+            lambda: self._read(reader), _KEEP_S, lambda status: "unread" in status
+        )
 
     def begin(self) -> None:
         """Have the status read, and wait for nothing."""
@@ -75,7 +79,10 @@ class Crawl:
         known = self._status.get(_WAIT_S if wait_s is None else wait_s)
         if known is None:
             return self._without_store("It has not answered yet.")
-        status = {**known.value, "queues": {node: {**queue} for node, queue in known.value["queues"].items()}}
+        status = {
+            **known.value,
+            "queues": {node: {**queue} for node, queue in known.value["queues"].items()},
+        }
         self._add_curves(status["queues"])
         self._entries = status.get("iterations", [])[-COUNTED_ITERATIONS:]
         counted = self._pages.get(0.0) if self._entries else None
@@ -100,7 +107,11 @@ class Crawl:
     def _without_store(self, error: str) -> dict[str, Any]:
         """Return what Airflow knows."""
         told = told_by_nodes(self.config, self.config.servers)
-        return {"error": error, "queues": {node: told.get(node, {}) for node in self.config.servers}, "keys": []}
+        return {
+            "error": error,
+            "queues": {node: told.get(node, {}) for node in self.config.servers},
+            "keys": [],
+        }
 
     def _known_keys(self, config: Config, secrets: Secrets) -> list[dict[str, Any]]:
         known = self._keys.get(0.3)
@@ -128,7 +139,9 @@ class Crawls:
         with self._turn:
             good, bad = self._files.read(config_path(os.environ))
             kept = self._kept
-            self._kept = {config.crawl.name: self._of(config, kept.get(config.crawl.name)) for config in good}
+            self._kept = {
+                config.crawl.name: self._of(config, kept.get(config.crawl.name)) for config in good
+            }
             return sorted(self._kept.values(), key=lambda crawl: crawl.name), bad
 
     def named(self, name: str) -> Crawl | None:
@@ -190,19 +203,30 @@ def told_by_nodes(config: Config, nodes: Sequence[str]) -> Mapping[str, dict[str
     try:
         with create_session() as session:
             for most in _NEWEST_TASKS:
-                found = {task.node: task for task in reversed(_newest_tasks(session, dag_id, set(nodes), most))}
+                found = {
+                    task.node: task
+                    for task in reversed(_newest_tasks(session, dag_id, set(nodes), most))
+                }
                 if len(found) == len(set(nodes)):
                     break
             return {
-                node: entry_of(task, _value(session, dag_id, task.run_id, task.task_id)) for node, task in found.items()
+                node: entry_of(task, _value(session, dag_id, task.run_id, task.task_id))
+                for node, task in found.items()
             }
     except SQLAlchemyError as error:
         return {node: {"error": f"Airflow's database: {type(error).__name__}"} for node in nodes}
 
 
-def _newest_tasks(session: Any, dag_id: str, nodes: Collection[str], most: int) -> list[AirflowTask]:
+def _newest_tasks(
+    session: Any, dag_id: str, nodes: Collection[str], most: int
+) -> list[AirflowTask]:
     """Return tasks of these nodes among the `most` last ones, those that began last first."""
-    columns = (TaskInstance.task_id, TaskInstance.run_id, TaskInstance.state, TaskInstance.try_number)
+    columns = (
+        TaskInstance.task_id,
+        TaskInstance.run_id,
+        TaskInstance.state,
+        TaskInstance.try_number,
+    )
     asked = (
         select(*columns)
         .where(TaskInstance.dag_id == dag_id, TaskInstance.operator.in_(NODE_OPERATORS))
@@ -212,7 +236,9 @@ def _newest_tasks(session: Any, dag_id: str, nodes: Collection[str], most: int) 
     )
     rows = session.execute(asked).all()
     tasks = [
-        AirflowTask.named(row.task_id, run_id=row.run_id, state=str(row.state), try_number=row.try_number)
+        AirflowTask.named(
+            row.task_id, run_id=row.run_id, state=str(row.state), try_number=row.try_number
+        )
         for row in rows
     ]
     return [task for task in tasks if task and task.node in nodes]

@@ -33,9 +33,14 @@ class LookUps:
     def _turn(self, user: str) -> Iterator[None]:
         with self._lock:
             if user in self._users:
-                raise BusyError("You look up a URL already. Wait for its answer, then ask again.", round(SECONDS))
+                raise BusyError(
+                    "You look up a URL already. Wait for its answer, then ask again.",
+                    round(SECONDS),
+                )
             if len(self._users) >= MOST:
-                raise BusyError("Others look up URLs at the moment. Ask again in a few seconds.", round(SECONDS))
+                raise BusyError(
+                    "Others look up URLs at the moment. Ask again in a few seconds.", round(SECONDS)
+                )
             self._users.add(user)
         try:
             yield

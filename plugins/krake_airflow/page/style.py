@@ -11,8 +11,30 @@ from crawl_lib.plots import STYLE as PLOT_STYLE
 
 TEMPLATES = Path(__file__).parent / "templates"
 _COLOURS = ("text", "back", "card", "faint", "line", "rule", "link", "good", "warn", "bad")
-_LIGHT = ("#1d2733", "#fff", "#f7f9fb", "#56616c", "#e3e8ed", "#8793a0", "#1b5e91", "#2f8f4e", "#b7791f", "#b83232")
-_DARK = ("#e3e8ed", "#14181d", "#1b2127", "#a7b2bc", "#2d353e", "#6d7985", "#7cbbe6", "#5fc083", "#e0ac4c", "#ef7b7b")
+_LIGHT = (
+    "#1d2733",
+    "#fff",
+    "#f7f9fb",
+    "#56616c",
+    "#e3e8ed",
+    "#8793a0",
+    "#1b5e91",
+    "#2f8f4e",
+    "#b7791f",
+    "#b83232",
+)
+_DARK = (
+    "#e3e8ed",
+    "#14181d",
+    "#1b2127",
+    "#a7b2bc",
+    "#2d353e",
+    "#6d7985",
+    "#7cbbe6",
+    "#5fc083",
+    "#e0ac4c",
+    "#ef7b7b",
+)
 
 
 def _declared(values: tuple[str, ...]) -> str:

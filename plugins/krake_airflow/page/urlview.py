@@ -58,14 +58,24 @@ def _missed(url: str, found: LookUp) -> Iterator[str]:
 def _replay(crawl: Crawl, why: Mapping[str, Any], cat: Mapping[str, Any]) -> str:
     """Return where a replay server shows the capture; "" without a server or a capture."""
     address = crawl.config.outputs.replay_url
-    return f"{address.rstrip('/')}/{cat['time']}/{why['url']}" if address and cat.get("time") and "url" in why else ""
+    return (
+        f"{address.rstrip('/')}/{cat['time']}/{why['url']}"
+        if address and cat.get("time") and "url" in why
+        else ""
+    )
 
 
 def _row(show: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the newest export, or else the newest capture, has of a page."""
     title = f"In the export {show['export']}" if show.get("export") else "The newest capture"
-    lists = {name: "\n".join(one["url"] for one in show.get(name) or ()) for name in ("in_links", "out_links")}
-    return {"row_title": title, "row": dict(_facts({**show["row"], **lists})) if show.get("row") else {}}
+    lists = {
+        name: "\n".join(one["url"] for one in show.get(name) or ())
+        for name in ("in_links", "out_links")
+    }
+    return {
+        "row_title": title,
+        "row": dict(_facts({**show["row"], **lists})) if show.get("row") else {},
+    }
 
 
 def _facts(facts: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
@@ -90,7 +100,11 @@ def _texts(found: LookUp) -> Iterator[tuple[str, Text]]:
 
 def _note(part: Mapping[str, Any]) -> str:
     left_out = part.get("left_out", 0)
-    return f"{left_out:,} more characters are not shown. {part.get('error', '')}" if left_out else part.get("error", "")
+    return (
+        f"{left_out:,} more characters are not shown. {part.get('error', '')}"
+        if left_out
+        else part.get("error", "")
+    )
 
 
 def _lines(text: str) -> str:

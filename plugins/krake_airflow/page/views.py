@@ -17,7 +17,13 @@ from crawl_lib.plots import lines, meters, small
 from crawl_lib.rounds.elsewhere import ENDED, mapping_of, progress_of
 from crawl_lib.storage import shown_address
 from krake_airflow.configs import BadConfig
-from krake_airflow.page.crawls import COUNTED_ITERATIONS, SHOWN_ITERATIONS, STALE_S, Crawl, look_at_all
+from krake_airflow.page.crawls import (
+    COUNTED_ITERATIONS,
+    SHOWN_ITERATIONS,
+    STALE_S,
+    Crawl,
+    look_at_all,
+)
 from krake_airflow.page.table import Link, Links, Row, columns
 from krake_airflow.taskdocs import doc_of
 
@@ -65,22 +71,37 @@ _SEGMENTS = columns(
     ("MB", "megabytes", 12, "num"),
 )  # fmt: skip
 _EXPORTS = columns(
-    ("export", "name", 20), ("path", "path", 50, "path"), ("pages", "pages", 15, "num"), ("MB", "megabytes", 15, "num")
+    ("export", "name", 20),
+    ("path", "path", 50, "path"),
+    ("pages", "pages", 15, "num"),
+    ("MB", "megabytes", 15, "num"),
 )
 
 
 def list_view(crawls: Sequence[Crawl], bad: Sequence[BadConfig], links: Links) -> dict[str, Any]:
     """Return the values for the list of crawls."""
-    rows = [_crawl_row(crawl, status, links) for crawl, status in zip(crawls, look_at_all(crawls), strict=True)]
+    rows = [
+        _crawl_row(crawl, status, links)
+        for crawl, status in zip(crawls, look_at_all(crawls), strict=True)
+    ]
     return {"crawls": rows, "columns": _LIST, "bad": [(one.dag_id, one.lines) for one in bad]}
 
 
 def _crawl_row(crawl: Crawl, status: Status, links: Links) -> Row:
     counted = [entry for entry in status.get("iterations", []) if "counts" in entry]
     values = [entry["counts"]["urls"] for entry in counted]
-    chart = small(f"URLs of {crawl.name} by iteration", values, names=[str(entry["folder"]) for entry in counted])
+    chart = small(
+        f"URLs of {crawl.name} by iteration",
+        values,
+        names=[str(entry["folder"]) for entry in counted],
+    )
     wrong = [str(entry["error"]) for entry in status.get("iterations", []) if "error" in entry][-1:]
-    remarks = [status.get("error", ""), *map(_remark, status["queues"].values()), *wrong, status.get("waiting", "")]
+    remarks = [
+        status.get("error", ""),
+        *map(_remark, status["queues"].values()),
+        *wrong,
+        status.get("waiting", ""),
+    ]
     return {
         "name": Link(crawl.name, links.crawl(crawl.name)),
         "state": _state(status)[1],
@@ -94,7 +115,9 @@ def _crawl_row(crawl: Crawl, status: Status, links: Links) -> Row:
 
 def crawl_view(crawl: Crawl, status: Status, links: Links, run_id: str = "") -> dict[str, Any]:
     """Return the values for the page of a crawl; `run_id`: show the iterations of this run alone."""
-    entries = [entry for entry in status.get("iterations", []) if run_id in {"", entry.get("run_id")}]
+    entries = [
+        entry for entry in status.get("iterations", []) if run_id in {"", entry.get("run_id")}
+    ]
     mood, state = _state(status)
     queues = status["queues"]
     return {
@@ -120,7 +143,9 @@ def crawl_view(crawl: Crawl, status: Status, links: Links, run_id: str = "") -> 
         "key_columns": _KEYS,
         "keys": list(map(_key_row, status["keys"])),
         "segment_columns": _SEGMENTS,
-        "segments": [_segment_row(status, entry) for entry in reversed(entries) if entry.get("bytes")],
+        "segments": [
+            _segment_row(status, entry) for entry in reversed(entries) if entry.get("bytes")
+        ],
         "export_columns": _EXPORTS,
         "exports": [_export_row(crawl, entry) for entry in reversed(status.get("exports", []))],
     }
@@ -143,9 +168,15 @@ def _known(status: Status) -> str:
     """Say in one line how old or incomplete the numbers are, and what waits."""
     lines = [str(status.get("waiting", ""))]
     if "unread" in status:
-        lines.insert(0, f"{status['unread']:,} older iterations are being read, and sums are without them until then")
+        lines.insert(
+            0,
+            f"{status['unread']:,} older iterations are being read, and sums are without them until then",
+        )
     if status.get("age_s", 0) > STALE_S:
-        lines.insert(0, f"the file store has not answered for {duration(status['age_s'])}, and the numbers are as old")
+        lines.insert(
+            0,
+            f"the file store has not answered for {duration(status['age_s'])}, and the numbers are as old",
+        )
     return "; ".join(filter(None, lines))
 
 
@@ -158,7 +189,11 @@ def _tiles(status: Status, entries: Sequence[Status], *, is_of_run: bool) -> dic
         for name, title in names.items()
     }
     newest = sum(entry.get("bytes", 0) for entry in entries)
-    etas = [queue["progress"]["eta_s"] for queue in status["queues"].values() if "eta_s" in queue.get("progress", {})]
+    etas = [
+        queue["progress"]["eta_s"]
+        for queue in status["queues"].values()
+        if "eta_s" in queue.get("progress", {})
+    ]
     return {
         **sums,
         f"MB of the newest {COUNTED_ITERATIONS} iterations": _megabytes(newest),
@@ -170,7 +205,11 @@ def _tiles(status: Status, entries: Sequence[Status], *, is_of_run: bool) -> dic
 
 def _rate(status: Status) -> str:
     """Return how many URLs all nodes fetch in a second; "" where none works."""
-    rates = [queue["progress"].get("pages_per_s") or 0 for queue in status["queues"].values() if "open_take" in queue]
+    rates = [
+        queue["progress"].get("pages_per_s") or 0
+        for queue in status["queues"].values()
+        if "open_take" in queue
+    ]
     return f"{sum(rates):,.1f}" if rates else ""
 
 
@@ -179,7 +218,11 @@ def _node_row(crawl: Crawl, node: str, queue: Status, links: Links) -> Row:
     phase: str | Link = str(said.get("phase", ""))
     if take:
         task = f"iteration_{take['iteration']}.crawl.{node}"
-        phase = Link(str(said.get("phase") or "begins"), links.task(crawl.dag_id, take["run_id"], task), "_top")
+        phase = Link(
+            str(said.get("phase") or "begins"),
+            links.task(crawl.dag_id, take["run_id"], task),
+            "_top",
+        )
     return {
         "node": node,
         "phase": phase,
@@ -188,7 +231,9 @@ def _node_row(crawl: Crawl, node: str, queue: Status, links: Links) -> Row:
         "rate": f"{said.get('pages_per_s') or 0:,.1f}" if take else "",
         "queue": _number(queue.get("length")),
         "eta": duration(said["eta_s"]) if "eta_s" in said else "",
-        "remark": ", ".join(filter(None, (_try(queue.get("task", {})), _remark(queue) or _ago(said)))),
+        "remark": ", ".join(
+            filter(None, (_try(queue.get("task", {})), _remark(queue) or _ago(said)))
+        ),
         "chart": _html(_small_curve(node, queue.get("curve") or said.get("curve") or [])),
     }
 
@@ -198,7 +243,9 @@ def _remark(queue: Status) -> str:
     said = queue.get("progress", {})
     if "silent_since" in queue:
         return f"no report since {queue['silent_since'] or 'the try began'}; Airflow says: {queue['task']['state']}"
-    return str(queue.get("error") or said.get("reason") or said.get("error") or queue.get("note") or "")
+    return str(
+        queue.get("error") or said.get("reason") or said.get("error") or queue.get("note") or ""
+    )
 
 
 def _try(task: Status) -> str:
@@ -232,7 +279,11 @@ def _small_curve(node: str, points: Sequence[Sequence[float]]) -> str:
 def _chart(crawl: Crawl, entries: Sequence[Status], links: Links) -> str:
     """Draw the iterations as bars that lead to their runs."""
     rows = {entry["folder"]: entry["counts"]["outcomes"] for entry in entries if "counts" in entry}
-    runs = {entry["folder"]: links.run(crawl.dag_id, entry["run_id"]) for entry in entries if entry.get("run_id")}
+    runs = {
+        entry["folder"]: links.run(crawl.dag_id, entry["run_id"])
+        for entry in entries
+        if entry.get("run_id")
+    }
     text = f"Tries by outcome, the newest {SHOWN_ITERATIONS} iterations. A bar leads to its run."
     return bar_columns("Iterations", text, rows, links=runs, slots=SHOWN_ITERATIONS)
 
@@ -241,7 +292,11 @@ def _iteration_row(crawl: Crawl, entry: Status, links: Links) -> Row:
     counts, run_id = entry.get("counts", {}), str(entry.get("run_id", ""))
     late = ", ".join([*entry.get("late", ()), *entry.get("missing", ())])
     state = entry.get("error") or ("complete" if entry["complete"] else "not complete")
-    words = [f"{state}, without {late}" if late else state, entry.get("warning"), entry.get("budgets")]
+    words = [
+        f"{state}, without {late}" if late else state,
+        entry.get("warning"),
+        entry.get("budgets"),
+    ]
     task = f"iteration_{entry.get('iteration')}.commit"
     return {
         "folder": str(entry["folder"]),
@@ -262,19 +317,38 @@ class Breakdown(NamedTuple):
     meters: Markup
 
 
-def _breakdowns(status: Status, entries: Sequence[Status], *, is_of_run: bool) -> Iterator[Breakdown]:
+def _breakdowns(
+    status: Status, entries: Sequence[Status], *, is_of_run: bool
+) -> Iterator[Breakdown]:
     """Yield how tries ended, and what the newest pages and the queues have."""
-    counts = [entry["counts"] for entry in entries if "counts" in entry] if is_of_run else [status.get("totals", {})]
+    counts = (
+        [entry["counts"] for entry in entries if "counts" in entry]
+        if is_of_run
+        else [status.get("totals", {})]
+    )
     outcomes = sum((Counter(one.get("outcomes", {})) for one in counts), Counter[str]())
     yield Breakdown("Outcomes", "Of all tries.", _meters(outcomes, "outcome", "tries"))
     if is_of_run:
         return
     pages = status.get("pages", {})
-    of = str(pages.get("error") or f"Of the newest {pages.get('rows', 0):,} tries.") if pages else "Being counted."
-    for name, head in {"status codes": "status code", "MIME types": "type", "hosts": "host"}.items():
-        yield Breakdown(f"{name[0].upper()}{name[1:]}", of, _meters(pages.get(name, {}), head, "tries"))
+    of = (
+        str(pages.get("error") or f"Of the newest {pages.get('rows', 0):,} tries.")
+        if pages
+        else "Being counted."
+    )
+    for name, head in {
+        "status codes": "status code",
+        "MIME types": "type",
+        "hosts": "host",
+    }.items():
+        yield Breakdown(
+            f"{name[0].upper()}{name[1:]}", of, _meters(pages.get(name, {}), head, "tries")
+        )
     hosts = [queue.get("hosts", {}) for queue in status["queues"].values()]
-    queued = sum((Counter({host: one["urls"] for host, one in some.items()}) for some in hosts), Counter[str]())
+    queued = sum(
+        (Counter({host: one["urls"] for host, one in some.items()}) for some in hosts),
+        Counter[str](),
+    )
     yield Breakdown("Queued hosts", "The largest ones.", _meters(queued, "host", "URLs"))
 
 
@@ -294,7 +368,11 @@ def _back_offs(node: str, queue: Status) -> Iterator[tuple[str, str]]:
 
 def _key_row(entry: Status) -> Row:
     counts = {name: _number(entry.get(name)) for name in ("total", "queued", "crawled", "gone")}
-    return {"name": str(entry.get("name", "all")), "state": str(entry.get("error", "answers")), **counts}
+    return {
+        "name": str(entry.get("name", "all")),
+        "state": str(entry.get("error", "answers")),
+        **counts,
+    }
 
 
 def _segment_row(status: Status, entry: Status) -> Row:
@@ -329,7 +407,9 @@ def task_view(crawl: Crawl, task_id: str, value: Any, links: Links) -> dict[str,
         "does": doc.does if doc else "",
         "failed": doc.failed if doc else "",
         "told": value is not None,
-        "mood": {"done": "works", "failed": "fails", "paused": "waits"}.get(phase, "" if phase in ENDED else "works"),
+        "mood": {"done": "works", "failed": "fails", "paused": "waits"}.get(
+            phase, "" if phase in ENDED else "works"
+        ),
         "phase": phase or "begins",
         "at": ", ".join(filter(None, (_try(mapping_of(value)), _ago(known)))),
         "reason": known.get("reason") or known.get("error") or "",

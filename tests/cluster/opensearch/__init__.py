@@ -41,9 +41,18 @@ def resolve_opensearch() -> None:
         if not JARS.exists():
             part = JARS.with_name("opensearch-part")
             shutil.rmtree(part, ignore_errors=True)
-            command = ["mvn", "-q", "-B", "-ntp", "dependency:copy-dependencies", f"-DoutputDirectory={part}"]
+            command = [
+                "mvn",
+                "-q",
+                "-B",
+                "-ntp",
+                "dependency:copy-dependencies",
+                f"-DoutputDirectory={part}",
+            ]
             done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=600)
-            assert done.returncode == 0, f"Maven cannot resolve OpenSearch:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+            assert done.returncode == 0, (
+                f"Maven cannot resolve OpenSearch:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+            )
             part.rename(JARS)
 
 
@@ -88,14 +97,28 @@ class OpenSearch:
             "http.port": self.http[name],
             "transport.port": self.transport[name],
             "network.host": "127.0.0.1",
-            "discovery.seed_hosts": ",".join(f"127.0.0.1:{port}" for port in self.transport.values()),
+            "discovery.seed_hosts": ",".join(
+                f"127.0.0.1:{port}" for port in self.transport.values()
+            ),
             "cluster.initial_cluster_manager_nodes": MANAGER,
             "cluster.routing.allocation.disk.threshold_enabled": "false",
             "node.roles": "cluster_manager,data" if name == MANAGER else "data",
         }
         options = [word for word in FAST_START if not word.startswith("-Xmx")]
-        java = ["java", "-Xmx512m", *options, f"-Dlog4j2.configurationFile={log4j}", "-cp", f"{JARS}/*"]
-        command = [*java, str(HERE / "OpenSearchNode.java"), str(folder), *(f"{k}={v}" for k, v in settings.items())]
+        java = [
+            "java",
+            "-Xmx512m",
+            *options,
+            f"-Dlog4j2.configurationFile={log4j}",
+            "-cp",
+            f"{JARS}/*",
+        ]
+        command = [
+            *java,
+            str(HERE / "OpenSearchNode.java"),
+            str(folder),
+            *(f"{k}={v}" for k, v in settings.items()),
+        ]
         self.running[name] = spawn(command, self.directory / f"{name}.log", death=signal.SIGKILL)
 
     def kill(self, name: str) -> None:

@@ -27,11 +27,19 @@ def defaults(address: str) -> str:
         version = own.stem.removeprefix("hadoop-client-api-")
         if not (JARS / f"hadoop-aws-{version}.jar").exists():
             shutil.rmtree(JARS, ignore_errors=True)
-            goal = ["dependency:copy-dependencies", f"-DoutputDirectory={JARS}", f"-Dhadoop.version={version}"]
+            goal = [
+                "dependency:copy-dependencies",
+                f"-DoutputDirectory={JARS}",
+                f"-Dhadoop.version={version}",
+            ]
             command = ["mvn", "-q", "-B", "-ntp", *goal]
-            done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=LIMIT_S)
+            done = subprocess.run(
+                command, cwd=HERE, capture_output=True, text=True, timeout=LIMIT_S
+            )
             assert done.returncode == 0, f"Maven cannot resolve hadoop-aws:\n{done.stdout[-2000:]}"
-    jars = ":".join(str(jar) for jar in sorted(JARS.glob("*.jar")) if not SPARKS_OWN.match(jar.name))
+    jars = ":".join(
+        str(jar) for jar in sorted(JARS.glob("*.jar")) if not SPARKS_OWN.match(jar.name)
+    )
     return f"""spark.driver.extraClassPath {jars}
 spark.hadoop.fs.s3a.endpoint {address}
 spark.hadoop.fs.s3a.endpoint.region us-east-1

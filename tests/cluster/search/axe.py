@@ -26,4 +26,6 @@ def violations(frame: Any, source: str) -> dict[str, list[str]]:
     """Return what axe finds in a page or a frame: by rule, the elements that break the rule."""
     frame.evaluate(source)
     result = frame.evaluate("axe.run(document, {iframes: false, resultTypes: ['violations']})")
-    return {one["id"]: [node["html"][:200] for node in one["nodes"]] for one in result["violations"]}
+    return {
+        one["id"]: [node["html"][:200] for node in one["nodes"]] for one in result["violations"]
+    }

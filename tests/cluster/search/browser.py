@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="the extra `browser`: make setup-browser")
+sync_api = pytest.importorskip(
+    "playwright.sync_api", reason="the extra `browser`: make setup-browser"
+)
 CHROMIUM = shutil.which("chromium")
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="Debian's chromium")
 
@@ -24,7 +26,9 @@ def chromium(*arguments: str) -> Iterator[Any]:
     """Chromium, while the block lasts."""
     with (
         sync_api.sync_playwright() as playwright,
-        playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", *arguments]) as browser,
+        playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", *arguments]
+        ) as browser,
     ):
         yield browser
 
@@ -65,7 +69,9 @@ def listener() -> Iterator[Listener]:
         def answer(connection: socket.socket, number: int) -> None:
             with closing(connection):
                 made.heard[number] = connection.recv(1 << 16)
-                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                connection.sendall(
+                    b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                )
 
         Thread(target=hear, daemon=True).start()
         yield made
@@ -75,6 +81,8 @@ def listener() -> Iterator[Listener]:
 def names_in(net_log: Path) -> set[str]:
     """Names that Chromium looked up or connected to, by its log of the network."""
     text = net_log.read_text()
-    events = json.loads(text if text.rstrip().endswith("}") else text.rstrip().rstrip(",") + "]}")["events"]
+    events = json.loads(text if text.rstrip().endswith("}") else text.rstrip().rstrip(",") + "]}")[
+        "events"
+    ]
     found = (str(value) for event in events for value in (event.get("params") or {}).values())
     return {value for value in found if "evil.example" in value}

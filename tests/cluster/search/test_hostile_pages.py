@@ -30,7 +30,8 @@ def evil() -> Iterator[Listener]:
 def served(evil: Listener, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     made = Made.below(tmp_path_factory.mktemp("hostile"))
     clicked = (
-        f"<a id=first ping={evil.origin}/ping href={evil.origin}/clicked>x</a><meta name=referrer content=unsafe-url>"
+        f"<a id=first ping={evil.origin}/ping "
+        f"href={evil.origin}/clicked>x</a><meta name=referrer content=unsafe-url>"
     )
     script = f"<a id=second href='javascript:fetch(`{evil.origin}/ran`)'>y</a>"
     made.crawl(*hostile(evil.origin, PAGES, seed=7), page(a("links"), f"{clicked}{script} walrus"))
@@ -49,7 +50,9 @@ def copies(served: Served, query: str) -> set[str]:
     return found
 
 
-def test_nothing_runs_and_no_other_address_is_asked(served: Served, evil: Listener, tmp_path: Path) -> None:
+def test_nothing_runs_and_no_other_address_is_asked(
+    served: Served, evil: Listener, tmp_path: Path
+) -> None:
     keys, net_log, events = copies(served, "lava"), tmp_path / "net.json", list[str]()
     assert len(keys) > 150
     results = [f"/?q=lava&page={number}" for number in range(1, 21)]
@@ -81,7 +84,9 @@ def test_the_listener_hears_a_page_that_is_not_guarded(evil: Listener, tmp_path:
     evil.heard.clear()
 
 
-def test_a_link_of_a_copy_opens_a_tab_and_says_not_where_it_was_clicked(served: Served, evil: Listener) -> None:
+def test_a_link_of_a_copy_opens_a_tab_and_says_not_where_it_was_clicked(
+    served: Served, evil: Listener
+) -> None:
     [key] = copies(served, "walrus")
     with chromium(evil.rules) as browser:
         tab = browser.new_page()
@@ -91,7 +96,11 @@ def test_a_link_of_a_copy_opens_a_tab_and_says_not_where_it_was_clicked(served: 
             frame.click("#first")
         opened.value.wait_for_load_state()
         assert opened.value.url == f"{evil.origin}/clicked"
-        assert opened.value.evaluate("[self.origin, window.opener, document.referrer]") == [evil.origin, None, ""]
+        assert opened.value.evaluate("[self.origin, window.opener, document.referrer]") == [
+            evil.origin,
+            None,
+            "",
+        ]
         frame.click("#second")
         tab.goto(f"{served.url}{LAST}")
     asked = [heard for heard in evil.heard if not heard.startswith(b"GET /favicon")]

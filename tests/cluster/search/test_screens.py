@@ -35,10 +35,18 @@ def captures() -> Iterator[Capture]:
         title = re.search("<title>(.*?)</title>", body.decode(), re.DOTALL)
         more = {"title": html.unescape(title[1]) if title else None}
         time = 1_764_000_000 + number * 2 * DAY_S
-        yield Capture(f"https://docs.python.org/3/{name}", body, time=time, head=HEAD.format("").encode(), more=more)
+        yield Capture(
+            f"https://docs.python.org/3/{name}",
+            body,
+            time=time,
+            head=HEAD.format("").encode(),
+            more=more,
+        )
     text = "Iterators and generators of asynchronous programs: a study"
     head = HEAD.format("").encode()
-    yield Capture("https://files.example.org/iterators.pdf", pdf(text), head=head, mime="application/pdf")
+    yield Capture(
+        "https://files.example.org/iterators.pdf", pdf(text), head=head, mime="application/pdf"
+    )
     long = "asynchronous" * 40
     body = f"<html lang=en><title>{long}</title><p>asynchronous iterators {long}</p>".encode()
     yield Capture(f"https://long.example.org/{long}", body, head=head, more={"title": long})
@@ -113,7 +121,9 @@ def test_each_screen_fits_without_javascript(
 
 
 @pytest.mark.parametrize(("scheme", "width"), LAYOUTS)
-def test_axe_finds_no_violation(served: Served, browser: Any, axe: str, scheme: str, width: int) -> None:
+def test_axe_finds_no_violation(
+    served: Served, browser: Any, axe: str, scheme: str, width: int
+) -> None:
     """A copy is a stranger's page, so its frame is left out."""
     context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 800})
     tab = context.new_page()
@@ -129,7 +139,9 @@ def test_by_keyboard_alone(served: Served, browser: Any) -> None:
     context = browser.new_context(java_script_enabled=False)
     tab = context.new_page()
     tab.goto(served.url)
-    tab.locator("input[name=q]:focus").wait_for()  # Chromium gives the focus after the page is loaded
+    tab.locator(
+        "input[name=q]:focus"
+    ).wait_for()  # Chromium gives the focus after the page is loaded
     tab.keyboard.type("asynchronous iterators")
     tab.keyboard.press("Enter")
     tab.wait_for_url("**/?q=asynchronous+iterators")

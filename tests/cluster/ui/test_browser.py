@@ -18,7 +18,9 @@ from demo import Serving
 from tests.dags.api import Ui
 from tests.dags.crawls import small_config
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="the extra `browser`: make setup-browser")
+sync_api = pytest.importorskip(
+    "playwright.sync_api", reason="the extra `browser`: make setup-browser"
+)
 CHROMIUM = shutil.which("chromium")
 pytestmark = [
     pytest.mark.timeout(900),
@@ -86,7 +88,9 @@ def test_a_run_is_triggered_fails_is_understood_cleared_and_ends(
     [run] = ui.runs()
     assert ui.wait_end(run) == "failed"
     pages.open_task(run, "inject")
-    cure = page.get_by_text("If only a file was wrong, correct it, then clear this task with its downstream.")
+    cure = page.get_by_text(
+        "If only a file was wrong, correct it, then clear this task with its downstream."
+    )
     cure.wait_for()
     assert page.get_by_text("Trigger a new run: a cleared task keeps its parameters.").is_visible()
     assert page.get_by_text("'mine.txt' is neither a URL").last.is_visible()
@@ -97,7 +101,9 @@ def test_a_run_is_triggered_fails_is_understood_cleared_and_ends(
     seeds.mkdir()
     (seeds / "mine.txt").write_text("\n".join(serving.seeds))
     page.get_by_label("Press shift+c to clear").click()
-    page.get_by_role("dialog").get_by_text(f"Affected Tasks: {len(ui.tasks(run))}").wait_for()  # its downstream, too
+    page.get_by_role("dialog").get_by_text(
+        f"Affected Tasks: {len(ui.tasks(run))}"
+    ).wait_for()  # its downstream, too
     pages.shoot("clear")
     page.get_by_role("button", name="Confirm").click()
 
@@ -113,7 +119,9 @@ def test_a_config_that_makes_no_dag_is_a_red_banner_on_home(pages: Pages, tmp_pa
     page, ui = pages.page, pages.ui
     mistakes = {f"option_{number}": 0 for number in range(30)}
     (ui.home / "ui" / "configs" / "broken.yml").write_text(yaml.safe_dump(mistakes))
-    ui.wait(lambda: bool(ui.ask("GET", "/api/v2/importErrors")["import_errors"]), "the import error")
+    ui.wait(
+        lambda: bool(ui.ask("GET", "/api/v2/importErrors")["import_errors"]), "the import error"
+    )
     pages.log_in()
     page.get_by_role("button", name="Dag Import Error").click()
     error = page.get_by_text("krake_config_errors.py").first

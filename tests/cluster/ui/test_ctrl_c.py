@@ -24,9 +24,14 @@ def test_ctrl_c_while_a_task_runs_and_another_one_waits(tmp_path: Path, serving:
         run = ui.trigger(seeds="\n".join(serving.seeds), iterations=ITERATIONS)
 
         def states() -> list[str]:
-            return sorted(str(state) for task, (state, _) in ui.tasks(run).items() if ".crawl.node-" in task)
+            return sorted(
+                str(state) for task, (state, _) in ui.tasks(run).items() if ".crawl.node-" in task
+            )
 
-        ui.wait(lambda: "running" in states() and "scheduled" in states(), "a crawl task that runs, one that waits")
+        ui.wait(
+            lambda: "running" in states() and "scheduled" in states(),
+            "a crawl task that runs, one that waits",
+        )
         ui.wait(lambda: bool(queues(Path(config.queue.local_dir))), "its node's directory")
         begun = queues(Path(config.queue.local_dir))
         time.sleep(1.0)

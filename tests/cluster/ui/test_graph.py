@@ -11,14 +11,25 @@ from tests.cluster.ui.test_browser import CHROMIUM, PATIENCE_MS, Pages
 from tests.dags.api import Ui
 from tests.dags.crawls import small_config
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="the extra `browser`: make setup-browser")
+sync_api = pytest.importorskip(
+    "playwright.sync_api", reason="the extra `browser`: make setup-browser"
+)
 pytestmark = [
     pytest.mark.timeout(900),
     pytest.mark.skipif(CHROMIUM is None, reason="Debian's chromium"),
 ]
 
 
-BOXES = {"inject", "iterations", "committed", "settle", "maintain_keys", "export", "linker", "finalizer"}
+BOXES = {
+    "inject",
+    "iterations",
+    "committed",
+    "settle",
+    "maintain_keys",
+    "export",
+    "linker",
+    "finalizer",
+}
 READABLE_PX = 90
 """So wide is a box at least whose name can be read: a third of its size unscaled."""
 
@@ -46,5 +57,7 @@ def test_the_graph_of_twenty_iterations_and_three_nodes_can_be_read(tmp_path: Pa
         pages.shoot("graph")
         assert page.locator("[data-testid^=rf__node-]").count() == len(BOXES)
         assert page.get_by_label("Edge from iterations to committed").count() == 1
-        widths = {name: (box.bounding_box() or {"width": 0})["width"] for name, box in found.items()}
+        widths = {
+            name: (box.bounding_box() or {"width": 0})["width"] for name, box in found.items()
+        }
         assert min(widths.values()) > READABLE_PX, widths

@@ -21,13 +21,18 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Config, Path]:
 
 def last_words(lines: list[str]) -> tuple[str, str]:
     """The message, whose lines end before the window of the page does, and the last line: what to do."""
-    place = max(number for number, line in enumerate(lines) if line.endswith("Task failed with exception"))
+    place = max(
+        number for number, line in enumerate(lines) if line.endswith("Task failed with exception")
+    )
     *message, cure = [line.removeprefix("error ") for line in lines[place + 1 :]]
     return " ".join(line.strip() for line in message), cure
 
 
 def test_the_last_lines_are_message_and_cure_and_results_are_lines(
-    made: tuple[Config, Path], serving: Serving, tmp_path: Path, airflow_database: Callable[[Path], Path]
+    made: tuple[Config, Path],
+    serving: Serving,
+    tmp_path: Path,
+    airflow_database: Callable[[Path], Path],
 ) -> None:
     config, file = made
     crawl = "iteration_1.crawl.node-1"
@@ -38,7 +43,10 @@ def test_the_last_lines_are_message_and_cure_and_results_are_lines(
         assert message.startswith("seeds: ")
         assert "'not-a-url' is neither a URL (" in message
         assert "Trigger a new run: a cleared task keeps its parameters." in message
-        assert cure == "If only a file was wrong, correct it, then clear this task with its downstream."
+        assert (
+            cure
+            == "If only a file was wrong, correct it, then clear this task with its downstream."
+        )
 
         directory = NodeDirectory.make(Path(config.queue.local_dir), "node-1")
         with NodeLock(directory, "node-1", 1.0, what="a test"):
@@ -46,7 +54,9 @@ def test_the_last_lines_are_message_and_cure_and_results_are_lines(
             ui.wait(lambda: ui.tasks(run)[crawl][0] == "up_for_retry", "a try that failed")
         message, again = last_words(ui.log(run, crawl))
         assert "node node-1 is locked by process" in message
-        assert again.startswith("It is tried again by itself, and goes on where it stopped: try 2 of ")
+        assert again.startswith(
+            "It is tried again by itself, and goes on where it stopped: try 2 of "
+        )
 
         assert ui.wait_end(run) == "success"
         lines = ui.log(run, "inject")

@@ -23,10 +23,19 @@ LIMIT_S = 400
 
 
 def start(home: Path, config: Path, *arguments: str) -> subprocess.Popen[str]:
-    variables = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "KRAKE"))}
-    variables |= {"KRAKE_AIRFLOW_HOME": str(home), "PYTHONPATH": f"{PROJECT / 'plugins'}{os.pathsep}{PROJECT}"}
+    variables = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("AIRFLOW", "KRAKE"))
+    }
+    variables |= {
+        "KRAKE_AIRFLOW_HOME": str(home),
+        "PYTHONPATH": f"{PROJECT / 'plugins'}{os.pathsep}{PROJECT}",
+    }
     command = [sys.executable, "-m", "krake_airflow", "crawl", "--config", str(config), *arguments]
-    return subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(
+        command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
@@ -37,7 +46,10 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Config, Path]]:
     folder = tmp_path_factory.mktemp("crawls")
-    return {name: small_config(folder / name, crawl={"name": name}) for name in ("before", "during", "killed")}
+    return {
+        name: small_config(folder / name, crawl={"name": name})
+        for name in ("before", "during", "killed")
+    }
 
 
 @pytest.fixture(scope="module")
@@ -67,13 +79,19 @@ def test_runs_of_before_are_shown_and_the_dead_one_is_over(ui: Ui) -> None:
 
 
 def test_while_the_ui_runs_a_crawl_is_triggered_there(
-    ui: Ui, made: dict[str, tuple[Config, Path]], serving: Serving, reference: Reference, tmp_path: Path
+    ui: Ui,
+    made: dict[str, tuple[Config, Path]],
+    serving: Serving,
+    reference: Reference,
+    tmp_path: Path,
 ) -> None:
     """The seeds are in a file that who triggers a DAG may not name."""
     config, path = made["during"]
     seeds = tmp_path / "seeds.txt"
     seeds.write_text("\n".join(serving.seeds))
-    code, output = finish(start(ui.home, path, "--seeds", str(seeds), "--iterations", str(ITERATIONS)))
+    code, output = finish(
+        start(ui.home, path, "--seeds", str(seeds), "--iterations", str(ITERATIONS))
+    )
     assert code == 0, output
     assert f"`make ui` runs, at {ui.url}" in output
     assert list(ui.of("during_crawl").runs().values()) == ["success"]
@@ -102,7 +120,10 @@ def test_a_failure_is_named_and_an_interrupt_ends_the_run_there(
 
     path.write_text(path.read_text().replace("host_delay_s: 0.0", "host_delay_s: 3.0"))
     process = start(ui.home, path, *arguments)
-    ui.wait(lambda: list(api.runs().values())[1:] and list(api.runs().values())[-1] == "running", "the second run")
+    ui.wait(
+        lambda: list(api.runs().values())[1:] and list(api.runs().values())[-1] == "running",
+        "the second run",
+    )
     time.sleep(3)
     begun_s = time.monotonic()
     process.send_signal(signal.SIGINT)

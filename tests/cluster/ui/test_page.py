@@ -54,7 +54,9 @@ class Seen:
     def open(self, path: str, scheme: str = "light", width: int = 1280) -> Any:
         """Open a path in a new tab. Airflow has this scheme, and the system the other scheme."""
         system = "dark" if scheme == "light" else "light"
-        context = self.browser.new_context(color_scheme=system, viewport={"width": width, "height": 900})
+        context = self.browser.new_context(
+            color_scheme=system, viewport={"width": width, "height": 900}
+        )
         context.add_cookies([{"name": "_token", "value": self.ui.token, "url": self.ui.url}])
         context.add_init_script(f"localStorage.theme = '{scheme}'")
         tab = context.new_page()
@@ -82,8 +84,12 @@ def lay_hostile(root: Path) -> None:
         said = html.escape(text)
         body = f"<p>{said} {'octopus ' * 40}</p><a href='/{number + 1}.html?{said}'>{said}</a>"
         head = f"<title>{said}</title><meta name=description content='{said}'>"
-        (root / f"{number}.html").write_text(f"<html lang=en><head>{head}</head><body>{body}</body></html>")
-    links = "".join(f"<a href='/{number}.html'>{html.escape(text)}</a>" for number, text in enumerate(HOSTILE))
+        (root / f"{number}.html").write_text(
+            f"<html lang=en><head>{head}</head><body>{body}</body></html>"
+        )
+    links = "".join(
+        f"<a href='/{number}.html'>{html.escape(text)}</a>" for number, text in enumerate(HOSTILE)
+    )
     (root / "index.html").write_text(f"<html lang=en><title>all</title>{links}</html>")
 
 
@@ -92,7 +98,9 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
     folder = tmp_path_factory.mktemp("page")
     lay_hostile(folder / "hostile")
     config, file = small_config(
-        folder / "crawl", fetch={"host_delay_s": 0.25}, outputs={"replay_url": "https://replay.example/krake"}
+        folder / "crawl",
+        fetch={"host_delay_s": 0.25},
+        outputs={"replay_url": "https://replay.example/krake"},
     )
     with (
         Serving(SynthWeb(seed=12, sites=4, pages_per_site=40)) as web,
@@ -111,12 +119,16 @@ def ended(seen: Seen) -> Seen:
     return seen
 
 
-def test_numbers_move_while_nothing_else_does_and_end_at_what_the_manifests_say(seen: Seen, tmp_path: Path) -> None:
+def test_numbers_move_while_nothing_else_does_and_end_at_what_the_manifests_say(
+    seen: Seen, tmp_path: Path
+) -> None:
     tab = seen.open("/krake/crawl/krake")
     tab.get_by_text("crawls on").wait_for()
     tab.evaluate(WATCH_SHIFTS)
     first = tab.locator(".nodes tbody").inner_text()
-    tab.wait_for_function("first => document.querySelector('.nodes tbody').innerText != first", arg=first)
+    tab.wait_for_function(
+        "first => document.querySelector('.nodes tbody').innerText != first", arg=first
+    )
     tab.screenshot(path=tmp_path / "shots" / "works.png", full_page=True)
     tab.get_by_text("rests after 2 iterations").wait_for()
     urls = status_of(seen.config)["totals"]["urls"]
@@ -125,7 +137,9 @@ def test_numbers_move_while_nothing_else_does_and_end_at_what_the_manifests_say(
     tab.get_by_text("2 iterations", exact=True).click()
     for _ in range(2):
         now = tab.locator(".state + .faint").inner_text()
-        tab.wait_for_function("now => document.querySelector('.state + .faint').innerText != now", arg=now)
+        tab.wait_for_function(
+            "now => document.querySelector('.state + .faint').innerText != now", arg=now
+        )
     assert tab.locator("details[open]").count() == 1, "what is open stays open"
     tab.context.close()
 
@@ -139,7 +153,9 @@ def test_each_view_fits_follows_airflow_and_has_no_violation(
         tab = ended.open(path, scheme, width)
         tab.screenshot(path=tmp_path / "shots" / f"{name}-{scheme}-{width}.png", full_page=True)
         found |= {f"{name}: {rule}": elements for rule, elements in violations(tab, source).items()}
-        back = tab.evaluate("[document.documentElement.scrollWidth, getComputedStyle(document.body).backgroundColor]")
+        back = tab.evaluate(
+            "[document.documentElement.scrollWidth, getComputedStyle(document.body).backgroundColor]"
+        )
         assert back[0] <= width, name
         assert (sum(map(int, re.findall(r"\d+", back[1])[:3])) > 600) == (scheme == "light"), name
         tab.context.close()
@@ -181,8 +197,12 @@ def test_links_of_airflow_leave_the_frame(ended: Seen, tmp_path: Path) -> None:
 
 
 def test_the_button_of_a_task_leads_to_its_tab(ended: Seen) -> None:
-    tab = ended.open(f"/dags/krake_crawl/runs/{quote(ended.run)}/tasks/iteration_1.crawl.node-0/details")
-    tab.get_by_role("heading", name="Extra Links").locator("xpath=..").get_by_role("link", name="Krake").click()
+    tab = ended.open(
+        f"/dags/krake_crawl/runs/{quote(ended.run)}/tasks/iteration_1.crawl.node-0/details"
+    )
+    tab.get_by_role("heading", name="Extra Links").locator("xpath=..").get_by_role(
+        "link", name="Krake"
+    ).click()
     tab.wait_for_url("**/plugin/krake-task*")
     tab.frame_locator("iframe").get_by_text("URLs taken").wait_for()
     tab.context.close()
@@ -250,7 +270,10 @@ def test_a_page_costs_a_small_multiple_of_what_airflows_own_answers_do(ended: Se
     spent_s = dict.fromkeys(asked, 0.0)
     for _ in range(5):
         for name, (path, headers) in asked.items():
-            request = Request(f"{ended.ui.url}{path}", headers={"Authorization": f"Bearer {ended.ui.token}", **headers})
+            request = Request(
+                f"{ended.ui.url}{path}",
+                headers={"Authorization": f"Bearer {ended.ui.token}", **headers},
+            )
             # The kernel counts CPU in ticks of 10 ms, and the version takes less: so many requests stand in a row.
             before_s = sum(sum(one.cpu_times()[:2]) for one in processes)
             for _ in range(REQUESTS):
@@ -266,7 +289,9 @@ def test_what_is_wrong_is_said(ended: Seen) -> None:
     configs = ended.ui.home / "ui" / "configs"
     (configs / "broken.yml").write_text("servers: []\n")
     dags = "/api/v2/dags?dag_id_pattern=broken_config_error"
-    ended.ui.wait(lambda: bool(ended.ui.ask("GET", dags)["dags"]), "the DAG in place of the broken config's")
+    ended.ui.wait(
+        lambda: bool(ended.ui.ask("GET", dags)["dags"]), "the DAG in place of the broken config's"
+    )
     tab = ended.open("/krake/")
     tab.get_by_text("This config makes no DAGs:").wait_for()
     store = Path(ended.config.dfs_primary)

@@ -34,7 +34,9 @@ from tests.test_readme import ROOT, fences
 
 pytestmark = pytest.mark.timeout(1200)
 *_, WAITING = fences((ROOT / "docs" / "airflow.md").read_text(), "python")
-SKIPPED = [f"iteration_{MOST_ITERATIONS}.{part}" for part in ("crawl.node-0", "crawl.node-1", "commit")]
+SKIPPED = [
+    f"iteration_{MOST_ITERATIONS}.{part}" for part in ("crawl.node-0", "crawl.node-1", "commit")
+]
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +55,9 @@ def ui(
     (folder / "waiting.py").write_text(WAITING)
     bundle = "airflow.dag_processing.bundles.local.LocalDagBundle"
     places = {"dags-folder": {}, "waiting": {"path": str(folder)}}
-    bundles = [{"name": name, "classpath": bundle, "kwargs": place} for name, place in places.items()]
+    bundles = [
+        {"name": name, "classpath": bundle, "kwargs": place} for name, place in places.items()
+    ]
     settings = {"AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles)}
     with Ui(airflow_database(tmp_path_factory.mktemp("home")), made[1], settings) as running:
         yield running
@@ -95,7 +99,10 @@ def test_a_crawl_task_retried_alone_a_stage_cleared_and_an_early_task_cleared(
 
     run = ui.trigger(seeds=seeds, iterations=ITERATIONS, label="final")
     crawl = "iteration_1.crawl.node-1"
-    ui.wait(lambda: ui.tasks(run)[crawl][0] in ("up_for_retry", "failed"), f"the first failure of {crawl}")
+    ui.wait(
+        lambda: ui.tasks(run)[crawl][0] in ("up_for_retry", "failed"),
+        f"the first failure of {crawl}",
+    )
     assert ui.tasks(run)[crawl][0] == "up_for_retry"
     blocked.rmdir()
 
@@ -119,7 +126,9 @@ def test_a_crawl_task_retried_alone_a_stage_cleared_and_an_early_task_cleared(
     assert ui.wait_end(run) == "success"
     tasks = ui.tasks(run)
     assert tasks["iteration_1.crawl.node-0"] == ("success", 2)
-    assert states(tasks, SKIPPED) == {"skipped"}, "a clear does not bring skipped iterations to life"
+    assert states(tasks, SKIPPED) == {"skipped"}, (
+        "a clear does not bring skipped iterations to life"
+    )
     assert exports(config) == ["final"]
     assert_complete(config, serving, reference, "final")
     assert rows(config, "pages") == reference.pages
@@ -137,11 +146,15 @@ def test_a_paused_run_goes_on_where_it_was_and_a_dag_that_waits_for_its_export_r
         run = ui.trigger(seeds=seeds, iterations=ITERATIONS)
         ui.wait(lambda: ui.tasks(run)[crawl][0] == "running", f"{crawl} runs")
         ui.ask("PATCH", f"/api/v2/dags/{ui.dag}", {"is_paused": True})
-        running = [task for task, (state, _) in ui.tasks(run).items() if state in ("running", "queued")]
+        running = [
+            task for task, (state, _) in ui.tasks(run).items() if state in ("running", "queued")
+        ]
         body = {"dry_run": False, "dag_run_id": run, "task_ids": running, "only_failed": False}
         ui.ask("POST", f"/api/v2/dags/{ui.dag}/clearTaskInstances", body)
         active = {"running", "restarting"}
-        ui.wait(lambda: not active & {state for state, _ in ui.tasks(run).values()}, "no task runs", 20)
+        ui.wait(
+            lambda: not active & {state for state, _ in ui.tasks(run).values()}, "no task runs", 20
+        )
         fetched = len(serving.log().requests)
         waiting = {task: tries for task, tries in ui.tasks(run).items() if tries[0] != "success"}
         time.sleep(5)
@@ -155,7 +168,10 @@ def test_a_paused_run_goes_on_where_it_was_and_a_dag_that_waits_for_its_export_r
     assert_complete(config, serving, reference, export)
 
     waits = ui.of("pages_per_host")
-    ui.wait(lambda: "success" in {state for new, state in waits.runs().items() if new not in before}, "what waits")
+    ui.wait(
+        lambda: "success" in {state for new, state in waits.runs().items() if new not in before},
+        "what waits",
+    )
 
 
 def test_a_run_with_nothing_to_do_ends_its_rounds_and_so_does_one_that_fails(
@@ -163,7 +179,11 @@ def test_a_run_with_nothing_to_do_ends_its_rounds_and_so_does_one_that_fails(
 ) -> None:
     """Cleared, in whatever way, it ends them again; what is cleared alone skips itself, also with other seeds there."""
     assert ui.wait_end(ui.trigger(seeds=seeds, iterations=ITERATIONS)) == "success"
-    later = [f"iteration_{i}.{part}" for i in (2, 3) for part in ("crawl.node-0", "crawl.node-1", "commit")]
+    later = [
+        f"iteration_{i}.{part}"
+        for i in (2, 3)
+        for part in ("crawl.node-0", "crawl.node-1", "commit")
+    ]
 
     run = ui.trigger(seeds="", iterations=MOST_ITERATIONS)
     assert ui.wait_end(run) == "success"
@@ -173,7 +193,11 @@ def test_a_run_with_nothing_to_do_ends_its_rounds_and_so_does_one_that_fails(
     assert_complete(config, serving, reference, export)
 
     stages.inject(open_stores(config), run_id="another", seeds=f"{serving.seeds[0]}another")
-    for task, alone in (("iteration_1.crawl.node-0", False), ("iteration_2.crawl.node-1", True), (later[-1], True)):
+    for task, alone in (
+        ("iteration_1.crawl.node-0", False),
+        ("iteration_2.crawl.node-1", True),
+        (later[-1], True),
+    ):
         ui.clear(run, task, only_failed=False, alone=alone)
         assert ui.wait_end(run) == "success"
         assert states(ui.tasks(run), later) == {"skipped"}, task

@@ -23,7 +23,15 @@ from crawl_lib.versions import Versions
 from demo import Serving
 from tests.dags.api import Ui
 from tests.dags.conftest import Reference
-from tests.dags.crawls import ITERATIONS, MOST_ITERATIONS, exported_bytes, exports, reschedule, rows, small_config
+from tests.dags.crawls import (
+    ITERATIONS,
+    MOST_ITERATIONS,
+    exported_bytes,
+    exports,
+    reschedule,
+    rows,
+    small_config,
+)
 from tests.e2e.crawl import Result
 
 pytestmark = pytest.mark.timeout(1200)
@@ -46,7 +54,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def configs(folder: Path) -> dict[str, Config]:
     scratch = {"directory": str(folder / "scratch")}
-    found = {name: small_config(folder / name, crawl={"name": name}, scratch=scratch)[0] for name in NAMES}
+    found = {
+        name: small_config(folder / name, crawl={"name": name}, scratch=scratch)[0]
+        for name in NAMES
+    }
     (folder / "broken.yml").write_text("servres: [node-a]\nbatch: {size: 0}\n")
     return found
 
@@ -54,7 +65,9 @@ def configs(folder: Path) -> dict[str, Config]:
 @pytest.fixture(scope="module")
 def again(folder: Path) -> tuple[Config, Path]:
     scores = {"tasks": list(TASKS), "when": "segments"}
-    return small_config(folder / AGAIN, crawl={"name": AGAIN}, frontier={"order": "crawldb"}, scores=scores)
+    return small_config(
+        folder / AGAIN, crawl={"name": AGAIN}, frontier={"order": "crawldb"}, scores=scores
+    )
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +127,8 @@ def test_a_recrawl_is_retried_and_cleared_and_its_rounds_end_when_nothing_is_due
     blocked.mkdir(parents=True)
     run = api.trigger(seeds="\n".join(serving.seeds), iterations=MOST_ITERATIONS)
     api.wait(
-        lambda: api.tasks(run)[FIRST_CRAWL][0] in ("up_for_retry", "failed"), f"the first failure of {FIRST_CRAWL}"
+        lambda: api.tasks(run)[FIRST_CRAWL][0] in ("up_for_retry", "failed"),
+        f"the first failure of {FIRST_CRAWL}",
     )
     blocked.rmdir()
     assert api.wait_end(run) == "success"
@@ -130,13 +144,19 @@ def test_a_recrawl_is_retried_and_cleared_and_its_rounds_end_when_nothing_is_due
         assert len(exports(config)) == 1
 
     assert_ended()
-    for task, alone in (("iteration_1.generate", False), (f"{LAST}.generate", True), (f"{LAST}.crawl.node-0", True)):
+    for task, alone in (
+        ("iteration_1.generate", False),
+        (f"{LAST}.generate", True),
+        (f"{LAST}.crawl.node-0", True),
+    ):
         api.clear(run, task, only_failed=False, alone=alone)
         assert api.wait_end(run) == "success", task
         assert_ended()
 
 
-def test_scheduled_and_backfilled_recrawls_find_nothing_due(ui: Ui, again: tuple[Config, Path]) -> None:
+def test_scheduled_and_backfilled_recrawls_find_nothing_due(
+    ui: Ui, again: tuple[Config, Path]
+) -> None:
     api = ui.of(f"{AGAIN}_recrawl")
     before = set(api.runs())
     reschedule(api, again[1], "0 0 1 1 *")
@@ -157,7 +177,9 @@ def test_commits_have_scores_made(ui: Ui, again: tuple[Config, Path]) -> None:
     """Each run of `scores` was begun by the asset of segments, and what they leave has all that was crawled."""
     stores, api = open_stores(again[0]), ui.of(f"{AGAIN}_scores")
     api.wait(lambda: not {"queued", "running"} & set(api.runs().values()), "the end of all runs")
-    paths = (f"/api/v2/dags/{api.dag}/dagRuns/{quote(run)}/upstreamAssetEvents" for run in api.runs())
+    paths = (
+        f"/api/v2/dags/{api.dag}/dagRuns/{quote(run)}/upstreamAssetEvents" for run in api.runs()
+    )
     events = [event for path in paths for event in ui.ask("GET", path)["asset_events"]]
     assert set(api.runs().values()) == {"success"}
     assert {event["source_task_id"].partition(".")[2] for event in events} == {"commit"}
@@ -169,13 +191,20 @@ def test_commits_have_scores_made(ui: Ui, again: tuple[Config, Path]) -> None:
     assert crawldb.manifest["revised"]["score"].startswith("pagerank ")
     assert stages.update_score(stores)["version"] == crawldb.number, "nothing was left to do"
     assert stages.invert_links(stores)["version"] == links.number
-    marked = stages.mark_duplicates(stores)["version"]  # new where the last run made the first scores: they choose
-    assert [stages.mark_duplicates(stores)["version"], stages.update_score(stores)["version"]] == [marked, marked]
+    marked = stages.mark_duplicates(stores)[
+        "version"
+    ]  # new where the last run made the first scores: they choose
+    assert [stages.mark_duplicates(stores)["version"], stages.update_score(stores)["version"]] == [
+        marked,
+        marked,
+    ]
 
 
 def test_a_config_that_cannot_be_used_is_shown_paused_with_its_mistakes(ui: Ui) -> None:
     dags = {dag["dag_id"]: dag for dag in ui.ask("GET", "/api/v2/dags")["dags"]}
-    assert set(dags) == {f"{name}_{kind}" for name in KINDS for kind in KINDS[name]} | {"broken_config_error"}
+    assert set(dags) == {f"{name}_{kind}" for name in KINDS for kind in KINDS[name]} | {
+        "broken_config_error"
+    }
     assert [dag_id for dag_id, dag in dags.items() if dag["is_paused"]] == ["broken_config_error"]
     text = ui.ask("GET", "/api/v2/dags/broken_config_error/details")["doc_md"]
     assert "servres: unknown option" in text
