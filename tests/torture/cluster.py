@@ -3,7 +3,8 @@
 `RATE` URLs a second come in, half of them in chains of redirects that cross partitions. An act kills or stops a
 process, cuts a line both ways, kills MariaDB, takes a fetcher away, or starts a process with another wall clock. At the
 end: each URL with a 202 has a document with all hops of its chain, no host was asked within its delay by all fetchers
-together, and no host with work was silent for longer than `SILENT_S`.
+together, and no host with work was silent for longer than `SILENT_S`. A hop is work of its host from the 202 of its
+URL, or from the request of the hop before it, until its own request.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ from tests.torture.children import adopt_orphans
 BEGIN, END = "<!-- realtime-cluster:begin -->", "<!-- realtime-cluster:end -->"
 RATE = 100.0
 """URLs a second, unless the command says otherwise."""
-BATCH = 10
+BATCH, SUBMITTERS = 5, 4
+"""URLs of a request; connections that submit at once."""
 SITES = 120
 DELAY_S, CRAWL_DELAY_S = 0.2, 1.0
 """Of a host, and of each tenth host by its robots.txt."""
@@ -61,6 +63,14 @@ ACTS = (
 )
 
 
+@dataclass(frozen=True)
+class Work:
+    """A hop that waits for its request, by monotonic time."""
+
+    since_s: float
+    done_s: float
+
+
 @dataclass
 class Site:
     """A web of `hosts` loopback hosts. A path names the hosts that redirects lead through: `/c/3.17/name`.
@@ -78,6 +88,29 @@ class Site:
             rng.randrange(self.hosts) for _ in range(1 + (rng.randrange(2) and rng.randrange(1, 4)))
         ]
         return self._chain(ways, f"{rng.getrandbits(48):x}")
+
+    def work(self, accepted: dict[str, float]) -> dict[str, list[Work]]:
+        """Return the work of each host, for accepted URLs with the times of their 202."""
+        asked: dict[tuple[str, int], list[float]] = {}
+        for at_s, _, path in self.requests:
+            if path != "/robots.txt":
+                _, _, ways, name = path.split("/")
+                asked.setdefault((name, len(ways_of(ways))), []).append(at_s)
+        found: dict[str, list[Work]] = {}
+        for url, accepted_s in accepted.items():
+            _, _, host, _, ways, name = url.split("/")
+            left = ways_of(ways)
+            since_s, hosts = accepted_s, [host.partition(":")[0], *map(host_of, left)]
+            for place, at in enumerate(hosts):
+                times = asked.get((name, len(left) - place), [])
+                done_s = next((one for one in times if one >= since_s), math.inf)
+                if times and place == 0:  # the request may come before the answer
+                    done_s = min(times)
+                found.setdefault(at, []).append(Work(since_s, done_s))
+                later = asked.get((name, len(left) - place - 1), [])
+                # A hop whose answer was lost with its fetcher is asked for again.
+                since_s = max([one for one in times if later and one <= min(later)], default=done_s)
+        return found
 
     def _chain(self, ways: list[int], name: str) -> str:
         return f"http://{host_of(ways[0])}:{self.port}/c/{'.'.join(map(str, ways[1:]))}/{name}"
@@ -106,7 +139,7 @@ class Site:
             return _message("200 OK", body, "Content-Type: text/plain\r\n")
         _, _, ways, name = path.split("/")
         if ways:
-            target = self._chain([int(way) for way in ways.split(".")], name)
+            target = self._chain(ways_of(ways), name)
             return _message("302 Found", "", f"Location: {target}\r\n")
         return _message("200 OK", f"<title>{name}</title>", "Content-Type: text/html\r\n")
 
@@ -114,6 +147,11 @@ class Site:
 def host_of(number: int) -> str:
     """Return the address of a site."""
     return f"127.7.{number // 200}.{number % 200 + 1}"
+
+
+def ways_of(ways: str) -> list[int]:
+    """Return the hosts that the redirects of a path lead through."""
+    return [int(way) for way in ways.split(".") if way]
 
 
 def delay_of(host: str) -> float:
@@ -229,6 +267,25 @@ class Program:
         self.process.send_signal(signal.SIGCONT)
 
 
+class _Oldest:
+    """The oldest work of a host that waits; asked in the order of time."""
+
+    def __init__(self, work: list[Work]) -> None:
+        self._work = sorted(work, key=lambda one: one.done_s)
+        oldest_s, self._oldest_s = math.inf, list[float]()
+        for one in reversed(self._work):
+            oldest_s = min(oldest_s, one.since_s)
+            self._oldest_s.append(oldest_s)
+        self._oldest_s.reverse()
+        self._place = 0
+
+    def since_s(self, at_s: float) -> float:
+        """Return since when the oldest work waits that is not done before a time."""
+        while self._place < len(self._work) and self._work[self._place].done_s < at_s:
+            self._place += 1
+        return self._oldest_s[self._place] if self._place < len(self._work) else math.inf
+
+
 class Cluster:
     """Three fetchers, two schedulers and MariaDB under a stream of URLs. `findings`: what must not be."""
 
@@ -245,9 +302,11 @@ class Cluster:
         self.fetchers = {name: self._fetcher(name, ports[name]) for name in FETCHERS}
         self.schedulers = {name: self._scheduler(name, addresses) for name in SCHEDULERS}
         self.token = TokenFile(str(folder / "tokens.json")).add("torture", RIGHTS)
-        self.accepted: set[str] = set()
+        self.accepted: dict[str, float] = {}
         self.findings: list[str] = []
         self.acts: Counter[str] = Counter()
+        self.longest_s = 0.0
+        self.began_s = time.monotonic()
         self._ended_s: list[tuple[float, float]] = []
         self._ends = threading.Event()
 
@@ -301,24 +360,27 @@ class Cluster:
         """All processes, fetchers first."""
         return [*self.fetchers.values(), *self.schedulers.values()]
 
-    def client(self) -> Client:
-        """Return a client of one of the schedulers."""
-        said = self.schedulers[random.choice(SCHEDULERS)].said
+    def client(self, scheduler: str) -> Client:
+        """Return a client of a scheduler."""
+        said = self.schedulers[scheduler].said
         return Client(said.partition(": ")[2].strip(), self.token, timeout_s=5)
 
     def run(self, acts: int) -> None:
         """Carry out so many acts, then let all end."""
         for program in self.programs:
             program.start()
-        submitting = threading.Thread(target=self._submit, daemon=True)
+        seeds = [self.rng.random() for _ in range(SUBMITTERS)]
+        submitting = [threading.Thread(target=self._submit, args=(seed,)) for seed in seeds]
         try:
-            submitting.start()
+            for one in submitting:
+                one.start()
             self._pause(5.0)
             for number in range(acts):
                 self._act(ACTS[number % len(ACTS)])
                 self._pause(self.rng.uniform(1.0, 4.0))
             self._ends.set()
-            submitting.join(60)
+            for one in submitting:
+                one.join(60)
             over_s = time.monotonic()
             self._wait_for_all()
         finally:
@@ -332,6 +394,7 @@ class Cluster:
 
     def _act(self, act: str) -> None:
         self.acts[act] += 1
+        began_s = time.monotonic() - self.began_s
         program = self.rng.choice(
             list((self.schedulers if "scheduler" in act else self.fetchers).values())
         )
@@ -353,28 +416,36 @@ class Cluster:
             program.end(signal.SIGKILL if act.startswith("kill") else signal.SIGTERM)
             self._pause(self.rng.uniform(0.0, 2.0))
             program.start()
+        with (self.folder / "acts.log").open("a") as log:
+            ended_s = time.monotonic() - self.began_s
+            log.write(f"{began_s:.1f} to {ended_s:.1f}: {act} {program.name}\n")
         self._ended_s.append(
             (time.monotonic(), SILENT_AFTER_DATABASE_S if act == "MariaDB" else SILENT_S)
         )
 
-    def _submit(self) -> None:
-        """Submit `RATE` URLs a second, in an open loop, to both schedulers in turn."""
-        rng, began_s, count = random.Random(self.rng.random()), time.monotonic(), 0
+    def _submit(self, seed: float) -> None:
+        """Submit a share of `rate` URLs a second, in an open loop; where a scheduler does not answer, to the other."""
+        rng, began_s, count = random.Random(seed), time.monotonic(), 0
+        to = rng.randrange(len(SCHEDULERS))
         while not self._ends.is_set():
             urls = [self.site.url(rng) for _ in range(BATCH)]
             count += BATCH
-            with suppress(KrakeError, AssertionError), self.client() as client:
-                found = client.submit(urls)
-                self.accepted |= {
-                    one.url for one in found if one.decision in {"new", "waiting", "known"}
-                }
-            self._ends.wait(max(0.0, began_s + count / self.rate - time.monotonic()))
+            for _ in SCHEDULERS:
+                to = (to + 1) % len(SCHEDULERS)
+                with suppress(KrakeError, AssertionError), self.client(SCHEDULERS[to]) as client:
+                    found = client.submit(urls)
+                    taken = {"new", "waiting", "known"}
+                    now_s = time.monotonic()
+                    self.accepted |= {one.url: now_s for one in found if one.decision in taken}
+                    break
+            due_s = began_s + count * SUBMITTERS / self.rate
+            self._ends.wait(max(0.0, due_s - time.monotonic()))
 
     def _wait_for_all(self) -> None:
         """Wait until each accepted URL has a document."""
         left, began_s = set(self.accepted), time.monotonic()
         while left and time.monotonic() - began_s < END_S:
-            with suppress(KrakeError), self.client() as client:
+            with suppress(KrakeError), self.client(random.choice(SCHEDULERS)) as client:
                 urls = sorted(left)
                 for start in range(0, len(urls), 300):
                     pages = client.pages(urls[start : start + 300])
@@ -385,7 +456,7 @@ class Cluster:
                     }
             time.sleep(0.2)
         self.findings += [f"no document: {url}" for url in sorted(left)]
-        self._check_documents(sorted(self.accepted - left))
+        self._check_documents(sorted(self.accepted.keys() - left))
 
     def _check_documents(self, urls: list[str]) -> None:
         """Compare documents with the web: the title of a chain's last page, through all hops."""
@@ -395,28 +466,33 @@ class Cluster:
                 database=self.database,
             )
             document = json.loads(rows[0][0])
-            hops = 1 + len(list(filter(None, url.split("/")[-2].split("."))))
+            hops = 1 + len(ways_of(url.split("/")[-2]))
             if document["outcome"] == "ok" and len(document["hops"]) != hops:
                 self.findings.append(
                     f"wrong document: {url}: {len(document['hops'])} hops, and not {hops}"
                 )
 
     def _check_requests(self, over_s: float) -> None:
+        """Look for requests within a delay, and for hosts that were silent with work, until the last URL came in."""
         by_host: dict[str, list[float]] = {}
         for at_s, host, _ in self.site.requests:
             by_host.setdefault(host, []).append(at_s)
+        work = self.site.work(self.accepted)
         for host, times in by_host.items():
+            oldest = _Oldest(work.get(host, []))
             for before_s, after_s in pairwise(times):
                 if after_s - before_s < delay_of(host) - 0.01:
                     gap_s = after_s - before_s
                     self.findings.append(
                         f"asked again: {host} after {gap_s:.3f} s, its delay is {delay_of(host)}"
                     )
-                allowed_s = self._allowed_s(before_s, after_s) + delay_of(host)
-                if before_s < over_s and after_s - before_s > allowed_s:
-                    gap_s = after_s - before_s
+                since_s = max(before_s, oldest.since_s(after_s))
+                allowed_s = self._allowed_s(since_s, after_s) + delay_of(host)
+                self.longest_s = max(self.longest_s, after_s - since_s)
+                if since_s < over_s and after_s - since_s > allowed_s:
                     self.findings.append(
-                        f"silent: {host} for {gap_s:.1f} s, allowed are {allowed_s:.1f}"
+                        f"silent: {host} for {after_s - since_s:.1f} s until"
+                        f" {after_s - self.began_s:.1f}, allowed are {allowed_s:.1f}"
                     )
 
     def _allowed_s(self, before_s: float, after_s: float) -> float:
@@ -433,7 +509,7 @@ class Cluster:
             f"accepted URLs without a document, of {len(self.accepted)}": "no document",
             "documents without all hops of their chain": "wrong document",
             f"requests within the delay of a host, of {len(self.site.requests)}": "asked again",
-            "hosts silent for too long": "silent",
+            f"hosts with work silent for too long; the longest: {self.longest_s:.1f} s": "silent",
         }
         head = [
             f"{self.acts.total()} acts ({done}), {self.rate:g} URLs a second.",
