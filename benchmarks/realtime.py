@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -122,10 +122,12 @@ class Service:
     token: str
     process: psutil.Process
     peak_mb: dict[int, float] = field(default_factory=dict)
+    apart: list[psutil.Process] = field(default_factory=list)
 
     def processes(self) -> list[psutil.Process]:
-        """The service and its children."""
-        return [self.process, *self.process.children(recursive=True)]
+        """The service and its children, and fetchers of their own with theirs."""
+        roots = [self.process, *self.apart]
+        return [*roots, *(child for root in roots for child in root.children(recursive=True))]
 
     def cpu_s(self) -> float:
         """The CPU of all processes so far."""
@@ -197,10 +199,15 @@ def web() -> Iterator[tuple[int, dict[str, Any]]]:
         notes.update(json.loads(process.stdout.readline()))
 
 
-def config_of(folder: Path, **sections: Any) -> Config:
+def config_of(
+    folder: Path,
+    realtime: dict[str, Any] | None = None,
+    fetch: dict[str, Any] | None = None,
+    **sections: Any,
+) -> Config:
     """Return the config of the service, or of the batch crawl."""
     folder.mkdir(parents=True, exist_ok=True)
-    fetch = {
+    usual = {
         "host_delay_s": DELAY_S,
         "ip_delay_s": 0.0,
         "connections": 500,  # 150 URLs/s are 430 requests/s at first, and each takes 0.14 s in the mean
@@ -209,17 +216,30 @@ def config_of(folder: Path, **sections: Any) -> Config:
         "contact": "bench@localhost",
     }
     tokens = {"tokens": str(folder / "tokens.json"), "listen": "127.0.0.1:0"}
-    urls = {"scope": "any", "max_depth": 0}
     return make_config(
-        folder, urls=urls, fetch=fetch, parse={"facts": True}, realtime=tokens, **sections
+        folder,
+        urls={"scope": "any", "max_depth": 0},
+        fetch={**usual, **(fetch or {})},
+        parse={"facts": True},
+        realtime={**tokens, **(realtime or {})},
+        **sections,
     )
 
 
 @contextmanager
-def served(folder: Path, **sections: Any) -> Iterator[Service]:
-    """Run the service. `sections`: of its config, besides those of `config_of`."""
-    config = config_of(folder, frontier={"order": "crawldb", "routing": "host"}, **sections)
-    token = TokenFile(config.realtime.tokens).add("bench", RIGHTS)
+def served(
+    folder: Path,
+    realtime: dict[str, Any] | None = None,
+    urls_per_s: float | None = None,
+    **sections: Any,
+) -> Iterator[Service]:
+    """Run the service. `realtime`, `sections`: of its config, besides those of `config_of`.
+
+    `urls_per_s`: the limit of its token, None for the usual one.
+    """
+    order = {"order": "crawldb", "routing": "host"}
+    config = config_of(folder, realtime, frontier=order, **sections)
+    token = TokenFile(config.realtime.tokens).add("bench", RIGHTS, urls_per_s)
     command = [
         str(Path(sys.executable).with_name("krake")),
         "--config",
@@ -243,10 +263,21 @@ def store() -> Iterator[dict[str, Any]]:
     if os.environ.get("REALTIME_STORE") != "mariadb":
         yield {}
         return
+    with mariadb() as keys:
+        yield {"key_storage": keys()}
+
+
+@contextmanager
+def mariadb() -> Iterator[Callable[[], dict[str, Any]]]:
+    """Start MariaDB; gives a function that makes a database, and returns the section `key_storage` for it."""
     with start_mariadb(*SETTINGS) as server, ahead(server.process.pid):
-        database = server.new_database()
-        server.run(f"CREATE DATABASE {database}")
-        yield {"key_storage": {"servers": [server.server], "database": database, "user": "krake"}}
+
+        def keys() -> dict[str, Any]:
+            database = server.new_database()
+            server.run(f"CREATE DATABASE {database}")
+            return {"servers": [server.server], "database": database, "user": "krake"}
+
+        yield keys
 
 
 async def submit_all(

@@ -236,7 +236,8 @@ def os_error(
     or another file; the one that the system names is said instead, if any.
     """
     where = f"{path}: {problem}" if problem else error.filename or path
-    return kind(f"{where}: {error.strerror or error}")
+    # Some of asyncio's errors have no text.
+    return kind(f"{where}: {error.strerror or str(error) or type(error).__name__}")
 
 
 @contextmanager
