@@ -28,6 +28,7 @@
     |-- OutputConflictError         the operator: an output of that name, made of other inputs, exists already
     |-- LockedError                 wait, or stop the holder that is named
     |-- BusyError                   the caller tries again after `retry_after_s`
+    |   `-- AwayError               the same; a server is away
     |-- StoppedError                 no one: the stage was asked to stop, wrote what it had, and resumes when run again
     `-- UrlError                    the caller counts a rejection; `reason` is its name
 
@@ -195,6 +196,10 @@ class BusyError(KrakeError):
         """Say what is busy. `retry_after_s`: seconds after which trying again makes sense."""
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class AwayError(BusyError):
+    """A server that the request needs is away. The caller may try again after `retry_after_s`."""
 
 
 class StoppedError(KrakeError):

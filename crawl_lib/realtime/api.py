@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 from starlette.exceptions import HTTPException
 
-from crawl_lib.errors import BusyError, InputError, KeyStoreError, UrlError
+from crawl_lib.errors import AwayError, BusyError, InputError, KeyStoreError, UrlError
 from crawl_lib.realtime.answers import (
     MAX_WAIT_S,
     BareAnswer,
@@ -239,7 +239,7 @@ class _Answers:
             wanted.urls, wanted.policy, wanted.max_age_s, token=token.name, repeat=repeat
         )
         if all(decision.decision == "unavailable" for decision in decisions):
-            raise BusyError(
+            raise AwayError(
                 "the key servers of all these URLs are away", retry_after_s=UNAVAILABLE_S
             )
         return _json.encode(Decisions(decisions=decisions))
@@ -474,7 +474,7 @@ def _problem(service: Scheduler, error: Exception) -> Answer:
         case HTTPException():
             return problem_answer(error.status_code, error.detail, error.headers)
         case BusyError():
-            status = 503 if "away" in str(error) else 429
+            status = 503 if isinstance(error, AwayError) else 429
             more = {"Retry-After": str(error.retry_after_s)}
             return problem_answer(status, f"{_sentence(error)}: try again later.", more)
         case FetcherDiedError() | KeyStoreError():

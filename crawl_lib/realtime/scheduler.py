@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 from msgspec.structs import replace
 
 from crawl_lib.config import Config, realtime_of
-from crawl_lib.errors import BusyError, KeyStoreError, KrakeError, StoppedError
+from crawl_lib.errors import AwayError, BusyError, KeyStoreError, KrakeError, StoppedError
 from crawl_lib.fetch import limits_of
 from crawl_lib.realtime import stages
 from crawl_lib.realtime.answers import MAX_BARE_BYTES, BareAnswer, Decision
@@ -36,7 +36,16 @@ from crawl_lib.realtime.pages import LOOK_BACK_MS, Finished, Followed, Mark, Row
 from crawl_lib.realtime.probes import Probes
 from crawl_lib.realtime.protocol import Done, Rate, Rates, Refused
 from crawl_lib.realtime.rates import is_blocked, rated, require_few
-from crawl_lib.realtime.stages import ACCEPTING, MOST_TRIES, WORKING, Handing, Stage, Visit
+from crawl_lib.realtime.stages import (
+    ACCEPTING,
+    MOST_TRIES,
+    NOT_BEGUN,
+    UNAVAILABLE_S,
+    WORKING,
+    Handing,
+    Stage,
+    Visit,
+)
 from crawl_lib.realtime.store import PageStore
 from crawl_lib.realtime.submissions import FLUSH_S, SubmissionLine, SubmissionLog
 from crawl_lib.states import Outcome
@@ -439,7 +448,7 @@ class Scheduler:
     async def fetch_bare(self, url: str, policy: str) -> BareAnswer:
         """Fetch a URL without a trace.
 
-        Raises UrlError, BusyError, FetcherDiedError, KeyError for the policy.
+        Raises UrlError, BusyError, AwayError, FetcherDiedError, KeyError for the policy.
         """
         chosen = self.policies[policy]
         canonical = canonicalize(url, max_length_chars=self.max_length_chars)
@@ -463,6 +472,9 @@ class Scheduler:
             self._bare -= 1
         said = bare.said
         if isinstance(said, Refused):
+            if said.rule in NOT_BEGUN:
+                problem = "no fetcher of this scheduler has the host: another scheduler may have it"
+                raise AwayError(problem, retry_after_s=UNAVAILABLE_S)
             return BareAnswer(url=canonical, outcome=said.rule, error=said.reason)
         return BareAnswer(
             url=canonical,

@@ -54,7 +54,7 @@ _PASSES = frozenset(
         Outcome.HOST_GAVE_UP,
     }
 )
-_NOT_BEGUN = frozenset({"not_granted", "stopping"})
+NOT_BEGUN = frozenset({"not_granted", "stopping"})
 
 
 @dataclass(eq=False)
@@ -228,7 +228,7 @@ async def fetch(visit: Visit, service: Scheduler) -> bool:
                 )
                 return True
             continue
-        if isinstance(said, Done) or said.rule not in _NOT_BEGUN:
+        if isinstance(said, Done) or said.rule not in NOT_BEGUN:
             break
         if service.is_stopping or said.rule == "cancelled" or not service.has_host(visit.host):
             return False  # the row stays due

@@ -19,7 +19,7 @@ from crawl_lib.realtime.asgi import MOST_BODY_BYTES
 from crawl_lib.realtime.events import Event, Subscription
 from crawl_lib.realtime.limits import TokenBuckets
 from crawl_lib.realtime.metrics import METRICS, PREFIX
-from crawl_lib.realtime.protocol import Body, Done
+from crawl_lib.realtime.protocol import Body, Done, Refused
 from crawl_lib.realtime.scheduler import MOST_BARE
 from crawl_lib.realtime.tokens import RIGHTS, TokenFile
 from crawl_lib.urls import key_of
@@ -274,6 +274,22 @@ def test_a_bare_fetch_leaves_no_row(tmp_path: Path) -> None:
         assert refused["outcome"] == "refused"
         assert (await served.client.get("/v1/pages", params={"url": A})).status_code == 404
         assert all(wanted.is_bare and wanted.max_body_bytes == 2 << 20 for wanted in web.asked)
+
+    run(tmp_path, test, web)
+
+
+def test_a_bare_fetch_without_a_fetcher_here_may_be_asked_of_another_scheduler(
+    tmp_path: Path,
+) -> None:
+    web = Web()
+    web.answers[A] = lambda wanted: Refused(id=wanted.id, rule="not_granted")
+
+    async def test(served: Served) -> None:
+        answer = await served.client.post("/v1/fetch", json={"url": A})
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "2")
+        assert "another scheduler" in answer.text
+        web.answers[A] = lambda wanted: Done(id=wanted.id, hop=hop(A))
+        assert (await served.client.post("/v1/fetch", json={"url": A})).status_code == 200
 
     run(tmp_path, test, web)
 

@@ -365,29 +365,42 @@ class Cluster:
         said = self.schedulers[scheduler].said
         return Client(said.partition(": ")[2].strip(), self.token, timeout_s=5)
 
-    def run(self, acts: int) -> None:
-        """Carry out so many acts, then let all end."""
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Run all processes."""
         for program in self.programs:
             program.start()
-        seeds = [self.rng.random() for _ in range(SUBMITTERS)]
-        submitting = [threading.Thread(target=self._submit, args=(seed,)) for seed in seeds]
         try:
-            for one in submitting:
-                one.start()
-            self._pause(5.0)
-            for number in range(acts):
-                self._act(ACTS[number % len(ACTS)])
-                self._pause(self.rng.uniform(1.0, 4.0))
-            self._ends.set()
-            for one in submitting:
-                one.join(60)
-            over_s = time.monotonic()
-            self._wait_for_all()
+            yield
         finally:
             self._ends.set()
             for program in reversed(self.programs):
                 program.end(signal.SIGTERM)
+
+    def run(self, acts: int) -> None:
+        """Carry out so many acts, then let all end."""
+        with self.running():
+            over_s = self._run(acts)
         self._check_requests(over_s)
+
+    def _run(self, acts: int) -> float:
+        """Return when the last URL came in."""
+        seeds = [self.rng.random() for _ in range(SUBMITTERS)]
+        submitting = [
+            threading.Thread(target=self._submit, args=(seed,), daemon=True) for seed in seeds
+        ]
+        for submitter in submitting:
+            submitter.start()
+        self._pause(5.0)
+        for number in range(acts):
+            self._act(ACTS[number % len(ACTS)])
+            self._pause(self.rng.uniform(1.0, 4.0))
+        self._ends.set()
+        for submitter in submitting:
+            submitter.join(60)
+        over_s = time.monotonic()
+        self._wait_for_all()
+        return over_s
 
     def _pause(self, seconds: float) -> None:
         self._ends.wait(seconds)
