@@ -31,12 +31,11 @@ from crawl_lib.segment import (
     LINKS_SCHEMA,
     PAGES_NAME,
     PAGES_SCHEMA,
+    DroppedLists,
     Manifest,
     RunWriter,
     SegmentReader,
-    encode_dropped,
     file_entry,
-    is_dropped_file,
     merge_many,
     write_parquet,
 )
@@ -138,11 +137,11 @@ class _Compaction:
         self._index()
         known = {PAGES_NAME, LINKS_NAME, INDEX_NAME, *self.reader.warc_files}
         for entry in old.files:
-            if entry["name"] not in known and not is_dropped_file(entry["name"]):
+            if entry["name"] not in known and not DroppedLists.has_name(entry["name"]):
                 self.storage.download(f"{self.path}/{entry['name']}", self.out / entry["name"])
                 with (self.out / entry["name"]).open("rb") as file:
                     fsync_file(file)
-        name, data = encode_dropped(self.reader.taken_out - self._waiting())
+        name, data = DroppedLists.encode(self.reader.taken_out - self._waiting())
         write_durable(self.out / name, data)
         fsync_dir(self.out)
         gone = (

@@ -36,9 +36,9 @@ from crawl_lib.segment import (
     LINKS_NAME,
     PAGES_NAME,
     PAGES_SCHEMA,
+    DroppedLists,
     SegmentReader,
     WantedRecord,
-    dropped_files,
 )
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
@@ -154,7 +154,7 @@ class _Export:
             reader = SegmentReader(storage, segment.path)
             rows += reader.rows(PAGES_NAME)
             paths.append(reader.verified(PAGES_NAME, self.folder.stores))
-            if dropped_files(storage, segment.path):
+            if DroppedLists(storage, segment.path).names():
                 keys += sorted(reader.dropped)
                 numbers += [number] * len(reader.dropped)
         engine.tables("pages", paths, PAGES_SCHEMA)

@@ -23,7 +23,7 @@ from crawl_lib.export.folder import (
 from crawl_lib.export.local import local_files
 from crawl_lib.export.readers import UrlMapping, WebGraph
 from crawl_lib.parquet import parquet_errors
-from crawl_lib.segment import read_dropped
+from crawl_lib.segment import DroppedLists
 from crawl_lib.stores import Stores
 from crawl_lib.urls import canonicalize, host_of, key_of
 
@@ -63,7 +63,7 @@ def show_page(stores: Stores, *, name: str, page: str, limit: int = 100) -> dict
             linked = [_rows(pages, ids[:limit].tolist(), ["node_id", "url"]) for ids in sides]
             view |= zip(graph_names, [*map(len, sides), *linked], strict=True)
     segment = row["segment_path"]
-    if stores.storage.exists(segment) and key in read_dropped(stores.storage, segment):
+    if stores.storage.exists(segment) and key in DroppedLists(stores.storage, segment).read():
         raise InputError(
             f"{page}: was dropped from {segment} since export {name!r} was made; make a new export, and delete this one"
         )

@@ -22,13 +22,9 @@ from crawl_lib.segment.manifest import (
     LINKS_NAME,
     PAGES_NAME,
     SUBMISSIONS_NAME,
+    DroppedLists,
     Manifest,
-    dropped_files,
-    encode_dropped,
     file_entry,
-    is_dropped_file,
-    read_dropped,
-    write_dropped,
 )
 from crawl_lib.segment.members import Member, WantedRecord, read_members
 from crawl_lib.segment.parts import (

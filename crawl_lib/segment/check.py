@@ -26,10 +26,8 @@ from crawl_lib.segment.manifest import (
     INDEX_NAME,
     LINKS_NAME,
     PAGES_NAME,
+    DroppedLists,
     Manifest,
-    encode_dropped,
-    is_dropped_file,
-    read_dropped,
 )
 from crawl_lib.segment.parts import WARC_SUFFIX
 from crawl_lib.segment.reader import BATCH_ROWS, SCHEMAS
@@ -135,7 +133,7 @@ class _Check:
             elif found != size:
                 self._add("file_size", name, f"has {found:,} bytes, the manifest says {size:,}")
         for name in there.keys() - {MANIFEST_FILE}:
-            if is_dropped_file(name):
+            if DroppedLists.has_name(name):
                 self._dropped(name)
             elif name.endswith((WARC_SUFFIX, ".parquet")) or name in {OUTLINKS_NAME, INDEX_NAME}:
                 self._add("file_unknown", name, "the manifest does not list it, and should")
@@ -151,7 +149,7 @@ class _Check:
     def _dropped(self, name: str) -> None:
         """Check that a list of dropped pages has its digest as name."""
         with suppress(DamagedFileError):
-            if encode_dropped(read_dropped(self.storage, self.path, [name]))[0] == name:
+            if DroppedLists.encode(DroppedLists(self.storage, self.path).read([name]))[0] == name:
                 return
         self._add(
             "dropped_damaged",

@@ -13,13 +13,7 @@ from crawl_lib.dfsfiles import stored_digest
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.parquet import ParquetTable, open_parquet, parquet_errors
 from crawl_lib.sealed import MANIFEST_FILE
-from crawl_lib.segment.manifest import (
-    LINKS_NAME,
-    PAGES_NAME,
-    Manifest,
-    dropped_files,
-    read_dropped,
-)
+from crawl_lib.segment.manifest import LINKS_NAME, PAGES_NAME, DroppedLists, Manifest
 from crawl_lib.segment.parts import REPAIR, WARC_SUFFIX
 from crawl_lib.segment.schema import LINKS_SCHEMA, PAGES_SCHEMA, with_later_fields
 from crawl_lib.stopping import Work
@@ -36,6 +30,7 @@ class SegmentReader:
 
     def __init__(self, storage: Storage, path: str) -> None:
         self._storage, self.path = storage, path
+        self._lists = DroppedLists(storage, path)
 
     @cached_property
     def _manifest_bytes(self) -> bytes:
@@ -71,7 +66,7 @@ class SegmentReader:
         """
         try:
             manifest = sha256(self._manifest_bytes).hexdigest()
-            names = dropped_files(self._storage, self.path)
+            names = self._lists.names()
         except PathNotFoundError as error:
             raise PathNotFoundError(
                 f"{self.path}: the segment is gone, or has no {MANIFEST_FILE}: {error}"
@@ -92,13 +87,13 @@ class SegmentReader:
         See `manifest`.
         """
         listed = {entry["name"] for entry in self.manifest.files}
-        names = [name for name in dropped_files(self._storage, self.path) if name not in listed]
-        return frozenset(read_dropped(self._storage, self.path, names))
+        names = [name for name in self._lists.names() if name not in listed]
+        return frozenset(self._lists.read(names))
 
     @cached_property
     def taken_out(self) -> frozenset[bytes]:
         """Keys of all pages that were ever taken out; they stay known."""
-        return frozenset(read_dropped(self._storage, self.path))
+        return frozenset(self._lists.read())
 
     def pages(
         self, columns: Sequence[str] | None = None, *, with_dropped: bool = False

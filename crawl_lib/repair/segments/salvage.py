@@ -36,12 +36,12 @@ from crawl_lib.segment import (
     SUBMISSIONS_NAME,
     SUBMISSIONS_SCHEMA,
     WARC_SUFFIX,
+    DroppedLists,
     Manifest,
     PartWriter,
     RecordEncoder,
     SegmentReader,
     build_segment,
-    dropped_files,
 )
 from crawl_lib.states import Outcome
 from crawl_lib.stores import Stores
@@ -176,7 +176,9 @@ class _Salvage:
             more[-1].write_bytes(
                 b"".join(encode_line(queued, HANDED_ON) + b"\n" for queued in self.lost)
             )
-        for name in sorted({*dropped_files(self.storage, self.path)} - {*self.known.pending()}):
+        for name in sorted(
+            {*DroppedLists(self.storage, self.path).names()} - {*self.known.pending()}
+        ):
             more.append(spool / name)
             self.storage.download(f"{self.path}/{name}", more[-1])
         more += self._submissions(spool)
