@@ -48,11 +48,10 @@ from crawl_lib.segment import (
     Manifest,
     PartWriter,
     SegmentReader,
+    Spool,
     WarcInfo,
     build_segment,
     file_entry,
-    list_parts,
-    part_prefix,
     publish,
     read_blocks,
 )
@@ -191,7 +190,7 @@ class _Import:
             (self.room / "spool").mkdir(parents=True)
             return []
         for digest in self.digests:
-            for part in list_parts(self.room / "spool", self.prefix(digest)):
+            for part in Spool(self.room / "spool", self.prefix(digest)).parts():
                 if digest in counts:
                     for block in read_blocks(part.path(PAGES_SUFFIX)):
                         self.reader.seen.update(block.column("key").to_pylist())  # type: ignore[arg-type]
@@ -217,7 +216,7 @@ class _Import:
 
         Each attempt has the same, in whatever order the archives are named.
         """
-        return part_prefix(self.iteration.folder, IMPORT_NODE, self.digests.index(digest))
+        return Spool.prefix_of(self.iteration.folder, IMPORT_NODE, self.digests.index(digest))
 
     def spool(self, file: FileReport, position: int) -> None:
         """Write an archive's pages from a position on: step 1."""

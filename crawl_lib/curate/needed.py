@@ -19,8 +19,8 @@ from crawl_lib.segment import (
     PAGES_SUFFIX,
     Part,
     PartWriter,
+    Spool,
     WarcInfo,
-    list_parts,
     read_blocks,
 )
 from crawl_lib.stores import Stores
@@ -50,7 +50,7 @@ def steps_of_requisites(
     """
     shutil.rmtree(room, ignore_errors=True)
     _spool(stores, pages, scope, room, clock)
-    parts = list_parts(room, _PREFIX)
+    parts = Spool(room, _PREFIX).parts()
     captured = {row["key"]: row["redirect_url"] for row in _rows(parts, PAGES_SUFFIX)}
     named: defaultdict[bytes, set[bytes]] = defaultdict(set)
     linked = set[bytes]()

@@ -28,16 +28,7 @@ from crawl_lib.node.task import NodeTask
 from crawl_lib.node.watermarks import room_watch, wait_for_room
 from crawl_lib.records import QueuedUrl
 from crawl_lib.rounds import is_of_requisites, keep_late_scope, nodes_changed
-from crawl_lib.segment import (
-    Manifest,
-    Sealer,
-    finished_positions,
-    hidden_folder,
-    kept_outcomes,
-    part_prefix,
-    publish,
-    seal_all,
-)
+from crawl_lib.segment import Manifest, Sealer, Spool, hidden_folder, publish, seal_all
 from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome
 from crawl_lib.stores import Stores, open_stores
 from crawl_lib.urlfiles import HANDED_ON, decode_line
@@ -217,17 +208,14 @@ def _fetch(task: NodeTask, take: Take, current: Iteration, hidden: str) -> None:
     with Sealer(lambda: open_stores(config, secrets, stop=stop).storage, hidden, task.spool):
         task.spool.mkdir(exist_ok=True)
         fsync_dir(task.directory)
-        finished_positions(
-            task.spool
-        )  # damage is named here, with its remedy; workers could not say it
-        task.progress.begin_fetch(
-            kept_outcomes(task.spool), taken=take.count, queue=task.queue.length()
-        )
+        spool = Spool(task.spool)
+        spool.finished_positions()  # damage is named here, with its remedy; workers could not say it
+        task.progress.begin_fetch(spool.outcomes(), taken=take.count, queue=task.queue.length())
         if take.count:
             with HostStore(make_hosts_folder(task.directory)) as hosts:
                 _visit_hosts(task, take, current, hosts)
                 hosts.finish()
-        done = finished_positions(task.spool)
+        done = spool.finished_positions()
         task.home.takes.leave_over(
             take, [position for position in range(take.count) if position not in done]
         )
@@ -287,7 +275,7 @@ def _run_workers(task: NodeTask, take: Take, current: Iteration, turns: SharedTu
                     node=task.node,
                     node_dir=str(task.directory),
                     spool=str(task.spool),
-                    prefix=part_prefix(current.folder, task.node, number),
+                    prefix=Spool.prefix_of(current.folder, task.node, number),
                     number=number,
                     processes=take.header.processes,
                     seconds_left=left_s,

@@ -29,9 +29,9 @@ from crawl_lib.segment import (
     ROWLESS_SUFFIX,
     Part,
     PartWriter,
+    Spool,
     WarcInfo,
     built_problem,
-    list_parts,
 )
 from crawl_lib.stores import Stores
 from crawl_lib.version import VERSION
@@ -151,7 +151,7 @@ def _parts(folder: Path) -> Iterator[Part]:
     """
     for spool in (folder / "spool", folder / "collect" / "spool"):
         if spool.is_dir():
-            yield from (part for part in list_parts(spool) if part.is_rowless or part.is_closed)
+            yield from (part for part in Spool(spool).parts() if part.is_rowless or part.is_closed)
 
 
 def _problem(part: Part) -> str:

@@ -18,7 +18,7 @@ import msgspec
 from crawl_lib.durable import fsync_dir
 from crawl_lib.errors import os_errors
 from crawl_lib.realtime.protocol import BODY_PIECE_BYTES, Count, Hello, Message, Parting, Setup
-from crawl_lib.segment import ROWLESS_SUFFIX, WARC_SUFFIX, list_parts
+from crawl_lib.segment import ROWLESS_SUFFIX, WARC_SUFFIX, Spool
 
 MOST_PARTS = 300
 """The most parts of a list; the rest come with the next one."""
@@ -132,7 +132,7 @@ def listed(spool: Path) -> list[PartEntry]:
     A part without its WARC file is one whose deletion was cut short.
     """
     found = []
-    for part in list_parts(spool):
+    for part in Spool(spool).parts():
         if part.is_rowless and part.warc.exists() and re.match(PART_PATTERN, part.stem.name):
             first, second = (part.path(suffix).stat().st_size for suffix in SUFFIXES)
             found.append(PartEntry(name=part.stem.name, sizes=(first, second)))
@@ -162,7 +162,7 @@ def delete(spool: Path, names: tuple[str, ...]) -> None:
 
     Each WARC file goes before its note, so that no half is taken for an open part.
     """
-    known = {part.stem.name: part for part in list_parts(spool) if part.is_rowless}
+    known = {part.stem.name: part for part in Spool(spool).parts() if part.is_rowless}
     for part in (known[name] for name in names if name in known):
         for suffix in SUFFIXES:
             part.path(suffix).unlink(missing_ok=True)

@@ -36,10 +36,7 @@ from crawl_lib.segment.parts import (
     SEQUENCE,
     WARC_SUFFIX,
     Part,
-    finished_positions,
-    kept_outcomes,
-    list_parts,
-    part_prefix,
+    Spool,
 )
 from crawl_lib.segment.payload import payload_of
 from crawl_lib.segment.publish import (

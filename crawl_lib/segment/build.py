@@ -31,7 +31,7 @@ from crawl_lib.segment.parts import (
     PAGES_SUFFIX,
     Part,
     PartCounts,
-    list_parts,
+    Spool,
 )
 from crawl_lib.segment.runs import OutlinkRuns, merge_many, merge_outlinks
 from crawl_lib.segment.schema import LINKS_SCHEMA, PAGES_SCHEMA
@@ -67,7 +67,7 @@ def build_segment(
     done = read_built(out_dir)
     if done is not None and done.take_id == facts.take_id:
         return done
-    parts = list_parts(spool)
+    parts = Spool(spool).parts()
     counts, scope_added = _checked_counts(parts, facts)
     with os_errors(out_dir):
         shutil.rmtree(out_dir, ignore_errors=True)

@@ -35,14 +35,6 @@ _SUMS = "sums"
 _BLOCK_BYTES = 1 << 18
 
 
-def part_prefix(folder: str, node: str, worker: int) -> str:
-    """Return the prefix of the names of a worker's files.
-
-    `PartWriter` adds the number of the part.
-    """
-    return f"krake-{folder}-{node}-{worker}"
-
-
 @dataclass
 class PartCounts:
     """The counts of a part's content, and of its outlinks: summed up in the manifest.
@@ -228,49 +220,60 @@ class Part:
         ]
 
 
-def list_parts(directory: Path, prefix: str | None = None) -> list[Part]:
-    """List the parts of a spool, or of one worker, by name.
+class Spool:
+    """The parts of a spool. `prefix`: of one worker's files only; a missing directory has no parts."""
 
-    A missing folder has no parts. A part is seen by its WARC file, or by the note of a closed part, which stays when
-    the WARC file goes: a listing that is read while another process seals parts misses none.
-    """
-    if not directory.is_dir():
-        return []
-    names = [path.name for path in directory.iterdir()]
-    stems = {
-        name.removesuffix(suffix)
-        for suffix in (WARC_SUFFIX, CLOSED_SUFFIX, ROWLESS_SUFFIX)
-        for name in names
-        if name.endswith(suffix)
-    }
-    return [
-        Part(directory / stem)
-        for stem in sorted(stems)
-        if SEQUENCE.search(stem) and (prefix is None or SEQUENCE.sub("", stem) == prefix)
-    ]
+    def __init__(self, directory: Path, prefix: str | None = None) -> None:
+        self._directory, self._prefix = directory, prefix
 
+    @staticmethod
+    def prefix_of(folder: str, node: str, worker: int) -> str:
+        """Return the prefix of the names of a worker's files.
 
-def finished_positions(directory: Path, prefix: str | None = None) -> set[int]:
-    """Return the batch positions in closed parts of a spool.
+        `PartWriter` adds the number of the part.
+        """
+        return f"krake-{folder}-{node}-{worker}"
 
-    `prefix`: of one worker's files. Raises StorageError or DamagedFileError naming the file.
-    """
-    finished: set[int] = set()
-    for part in list_parts(directory, prefix):
-        if part.is_closed:
-            finished.update(part.positions())
-    return finished
+    def parts(self) -> list[Part]:
+        """List the parts by name.
 
+        A part is seen by its WARC file, or by the note of a closed part, which stays when the WARC file goes: a listing
+        that is read while another process seals parts misses none.
+        """
+        if not self._directory.is_dir():
+            return []
+        names = [path.name for path in self._directory.iterdir()]
+        stems = {
+            name.removesuffix(suffix)
+            for suffix in (WARC_SUFFIX, CLOSED_SUFFIX, ROWLESS_SUFFIX)
+            for name in names
+            if name.endswith(suffix)
+        }
+        return [
+            Part(self._directory / stem)
+            for stem in sorted(stems)
+            if SEQUENCE.search(stem) and self._prefix in {None, SEQUENCE.sub("", stem)}
+        ]
 
-def kept_outcomes(directory: Path, prefix: str | None = None) -> Counter[str]:
-    """Count fetches in closed parts of a spool by outcome.
+    def finished_positions(self) -> set[int]:
+        """Return the batch positions in closed parts.
 
-    `prefix`: of one worker's files. Raises as `finished_positions` does.
-    """
-    return sum(
-        (part.counts().outcomes for part in list_parts(directory, prefix) if part.is_closed),
-        Counter[str](),
-    )
+        Raises StorageError or DamagedFileError naming the file.
+        """
+        finished: set[int] = set()
+        for part in self.parts():
+            if part.is_closed:
+                finished.update(part.positions())
+        return finished
+
+    def outcomes(self) -> Counter[str]:
+        """Count fetches in closed parts by outcome.
+
+        Raises as `finished_positions` does.
+        """
+        return sum(
+            (part.counts().outcomes for part in self.parts() if part.is_closed), Counter[str]()
+        )
 
 
 def file_sum(path: Path) -> list[int]:

@@ -39,7 +39,7 @@ from crawl_lib.errors import (
 )
 from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.segment.manifest import Manifest, file_entry
-from crawl_lib.segment.parts import WARC_SUFFIX, Part, list_parts
+from crawl_lib.segment.parts import WARC_SUFFIX, Part, Spool
 from crawl_lib.stopping import Work
 from crawl_lib.storage import Storage
 
@@ -164,7 +164,7 @@ def seal_closed(
     `hidden`: the take's hidden folder on the store. `enough`: asked before each part. Raises StorageError and
     DamagedFileError, naming the file.
     """
-    for part in list_parts(spool):
+    for part in Spool(spool).parts():
         if enough():
             return
         if not part.is_closed or part.is_freed:
@@ -193,7 +193,7 @@ def seal_all(storage: Storage, hidden: str, spool: Path, repair: str) -> None:
     that is still open.
     """
     seal_closed(storage, hidden, spool)
-    for part in list_parts(spool):
+    for part in Spool(spool).parts():
         if not part.is_closed:
             raise StorageError(f"{part.warc}: is still open; run the crawl task again")
         if problem := _seal_problem(storage, hidden, part):
@@ -212,7 +212,7 @@ def damaged_parts(
 
     `full`: every byte is read, also of what is on the store, else sizes. Raises StorageError, StoppedError.
     """
-    for part in work.until_stopped(list_parts(spool)):
+    for part in work.until_stopped(Spool(spool).parts()):
         if part.is_closed:
             try:
                 part.require_whole(full=full)

@@ -25,8 +25,8 @@ from crawl_lib.segment.parts import (
     POSITIONS_SUFFIX,
     Part,
     PartCounts,
+    Spool,
     file_sum,
-    list_parts,
 )
 from crawl_lib.segment.recover import read_groups
 from crawl_lib.segment.revisit import revisited
@@ -203,14 +203,14 @@ class PartWriter:
     * A group is one write to the system: when `append` returned, a kill of the process does not lose it; a power loss
       may lose the last `config.sync_interval_s` seconds.
     * After a kill: a new writer of the same `directory` and `prefix` continues. First run through `recovered()` and add
-      the rows of each group again; `finished_positions` names what closed parts hold.
+      the rows of each group again; `Spool.finished_positions` names what closed parts hold.
     * A page's rows are added after its `append`, before its part is closed: what keeps rows back has `before_close`
       called, which may be set once, before each part is closed. A part may grow to twice `max_warc_bytes` while
       `may_close`, which may be set too, says no.
     * Without rows (`has_rows`) parts have records only. Another writer makes the rows: a writer with rows takes such
       parts for parts left open by a kill, and `recovered` closes them.
 
-    `prefix`: see `part_prefix`. `clock` gives POSIX seconds, `new_id` record ids. Not for use by several threads.
+    `prefix`: see `Spool.prefix_of`. `clock` gives POSIX seconds, `new_id` record ids. Not for use by several threads.
     Raises StorageError naming the file: the operator looks at the disk. RuntimeError is a mistake of the caller.
     """
 
@@ -235,7 +235,7 @@ class PartWriter:
             clock,
         )
         self._encoder = RecordEncoder(config.gzip_level, new_id)
-        parts = list_parts(directory, prefix)
+        parts = Spool(directory, prefix).parts()
         unfinished = [
             part for part in parts if not part.is_closed and (has_rows or not part.is_rowless)
         ]

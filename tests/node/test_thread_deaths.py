@@ -24,7 +24,7 @@ from crawl_lib.errors import StorageError
 from crawl_lib.node import take as node
 from crawl_lib.node import watermarks
 from crawl_lib.rounds import start_iteration
-from crawl_lib.segment import Sealer, list_parts
+from crawl_lib.segment import Sealer, Spool
 from crawl_lib.stores import open_stores
 from demo import Serving, SynthWeb
 from tests.e2e.crawl import Result, check_counts, make_config
@@ -124,7 +124,9 @@ def test_a_sealer_that_fails_goes_on(
         monkeypatch,
         ZeroDivisionError("planted"),
     )
-    when_fetched(monkeypatch, lambda: any(part.is_freed for part in list_parts(spool_of(config))))
+    when_fetched(
+        monkeypatch, lambda: any(part.is_freed for part in Spool(spool_of(config)).parts())
+    )
     with caplog.at_level(logging.WARNING):
         crawl(config)
     assert "planted" in caplog.text

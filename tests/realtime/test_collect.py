@@ -38,9 +38,9 @@ from crawl_lib.segment import (
     SUBMISSIONS_SCHEMA,
     PartWriter,
     SegmentReader,
+    Spool,
     WarcInfo,
     check_segment,
-    list_parts,
     payload_of,
 )
 from crawl_lib.states import Outcome
@@ -164,7 +164,7 @@ def test_closed_parts_become_a_segment_of_the_fetcher(config: Config) -> None:
     assert {row["rule"] for row in links} == {"realtime", "nofollow"}
     assert segment.manifest()["counts"]["robots_captures"] == 2
     assert not list(reader.outlinks("node-0"))
-    assert not list_parts(live_spool(node_dir(config), FETCHER))
+    assert not Spool(live_spool(node_dir(config), FETCHER)).parts()
     assert not list((NodeDirectory(node_dir(config)).live / FETCHER / "collect").iterdir())
 
 
@@ -177,7 +177,7 @@ def test_nothing_is_made_where_nothing_is_closed(config: Config) -> None:
     )
     writer.append(None, robots())
     assert collect_parts(stores, FETCHER).folder == ""
-    assert len(list_parts(spool)) == 1, "it is still written to"
+    assert len(Spool(spool).parts()) == 1, "it is still written to"
     writer.close()
     assert stores.crawl.folders() == []
 
@@ -322,7 +322,7 @@ def check_cdxj_of(config: Config) -> None:
 
 def test_a_damaged_part_is_named_and_the_rest_is_kept(config: Config) -> None:
     fetch(config, f"{HOST}/1")
-    (part,) = list_parts(live_spool(node_dir(config), FETCHER))
+    (part,) = Spool(live_spool(node_dir(config), FETCHER)).parts()
     part.warc.write_bytes(part.warc.read_bytes()[:-10])
     with pytest.raises(DamagedFileError, match="1 fetches are lost"):
         collect_parts(stores_of(config), FETCHER)

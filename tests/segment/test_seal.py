@@ -13,10 +13,9 @@ from crawl_lib.errors import DamagedFileError, StorageError
 from crawl_lib.segment import (
     Sealer,
     SegmentReader,
+    Spool,
     build_segment,
-    finished_positions,
     hidden_folder,
-    list_parts,
     publish,
     seal_all,
 )
@@ -112,7 +111,7 @@ def test_killed_after_a_step_and_run_again(work, unsealed, step, count):
     killed = run_python(STAGE, [str(work)], env)
     assert killed.returncode == -signal.SIGKILL
     sent = {entry.name for entry in LocalStorage(work / "dfs").list(HIDDEN)}
-    for part in list_parts(work / "spool"):
+    for part in Spool(work / "spool").parts():
         assert part.warc.exists() or part.sealed() is not None
         assert part.sealed() is None or part.warc.name in sent
     assert len(sent) == count
@@ -126,20 +125,20 @@ def test_a_rerun_trusts_what_is_sealed_and_reads_only_the_open_file(tmp_path):
     out = writer(tmp_path / "spool", **SMALL)
     fill(out, fetches()[:6])
     out._open.abandon()  # as a kill leaves it
-    parts = list_parts(tmp_path / "spool")
+    parts = Spool(tmp_path / "spool").parts()
     assert [part.is_closed for part in parts] == [True] * (len(parts) - 1) + [False]
     seal_closed(LocalStorage(tmp_path / "dfs"), HIDDEN, tmp_path / "spool")
     assert spooled(tmp_path) == [parts[-1].warc.name]
-    assert list_parts(tmp_path / "spool") == parts
+    assert Spool(tmp_path / "spool").parts() == parts
     again = writer(tmp_path / "spool", **SMALL)
-    trusted = finished_positions(tmp_path / "spool")
+    trusted = Spool(tmp_path / "spool").finished_positions()
     taken_back = take_back(again)
     assert trusted | taken_back == set(range(6))
     assert not trusted & taken_back
     fill(again, fetches()[6:])
     again.close()
-    assert [int(part.stem.name[-5:]) for part in list_parts(tmp_path / "spool")] == list(
-        range(len(list_parts(tmp_path / "spool")))
+    assert [int(part.stem.name[-5:]) for part in Spool(tmp_path / "spool").parts()] == list(
+        range(len(Spool(tmp_path / "spool").parts()))
     )
     go_on(tmp_path)
     assert [row["url"] for row in rows(tmp_path)[0]] != []
@@ -193,7 +192,7 @@ def test_a_store_that_stays_broken_is_an_error_only_when_it_is_needed(work, unse
     with Sealer(lambda: storage, HIDDEN, work / "spool", interval_s=0.01):
         assert storage.failed.wait(60)
     assert spooled(work) == before
-    assert [part.sealed() for part in list_parts(work / "spool")] == [None] * len(before)
+    assert [part.sealed() for part in Spool(work / "spool").parts()] == [None] * len(before)
     assert "the store is away" in caplog.text
     with pytest.raises(StorageError, match="the store is away"):
         go_on(work, storage)
@@ -241,12 +240,12 @@ def test_a_sealed_file_that_is_gone_is_sent_again_while_the_local_one_is_there(w
 def test_a_sealed_file_that_is_lost_is_named_with_what_to_do(work, damage):
     storage = LocalStorage(work / "dfs")
     seal_all(storage, HIDDEN, work / "spool", REPAIR)
-    part = list_parts(work / "spool")[1]
+    part = Spool(work / "spool").parts()[1]
     place = storage.local_path(f"{HIDDEN}/{part.warc.name}")
     data = place.read_bytes()
     if damage == "folder":
         storage.delete(HIDDEN)
-        part = list_parts(work / "spool")[0]
+        part = Spool(work / "spool").parts()[0]
     elif damage == "gone":
         place.unlink()
     else:
@@ -266,7 +265,7 @@ def test_a_sealed_file_that_is_lost_after_the_build_is_not_published(work):
     storage = LocalStorage(work / "dfs")
     seal_all(storage, HIDDEN, work / "spool", REPAIR)
     build_segment(work / "spool", work / "segment", facts(7), NODES)
-    name = list_parts(work / "spool")[1].warc.name
+    name = Spool(work / "spool").parts()[1].warc.name
     storage.delete(f"{HIDDEN}/{name}")
     with pytest.raises(StorageError, match=name):
         publish(storage, "crawl/1", "node-a", "take1", work / "segment")
@@ -275,7 +274,7 @@ def test_a_sealed_file_that_is_lost_after_the_build_is_not_published(work):
 
 @pytest.mark.parametrize("data", [b"", b"{}", b'{"name": 1}', b"\xff"])
 def test_a_seal_that_is_none_is_named(work, data):
-    seal = list_parts(work / "spool")[0].path(".sealed.json")
+    seal = Spool(work / "spool").parts()[0].path(".sealed.json")
     seal.write_bytes(data)
     with pytest.raises(DamagedFileError, match=seal.name):
         go_on(work)

@@ -10,7 +10,7 @@ import pytest
 from crawl_lib.config import Config, from_mapping
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
-from crawl_lib.segment import PartWriter, list_parts
+from crawl_lib.segment import PartWriter, Spool
 from crawl_lib.segment.parts import LINKS_SUFFIX, PAGES_SUFFIX, Part
 from crawl_lib.segment.tables import read_blocks
 from crawl_lib.states import Outcome
@@ -89,7 +89,7 @@ def outlinks(parts: list[Part]) -> list[str]:
 def test_the_rows_of_each_record_stand_in_its_part(tmp_path, config, monkeypatch):
     monkeypatch.setattr("crawl_lib.worker.page.MOST_FETCHES", 17)
     write(tmp_path / "later", config, kept_back=True)
-    parts = list_parts(tmp_path / "later")
+    parts = Spool(tmp_path / "later").parts()
     assert len(parts) > 2
     for part in parts:
         keys = [row[0] for row in rows(part, PAGES_SUFFIX)]
@@ -108,7 +108,7 @@ def test_all_that_is_kept_back_is_what_would_have_been_written_at_once(
     monkeypatch.setattr("crawl_lib.worker.page._MOST_LINKS_BYTES", 3000)
     for name, later in (("later", True), ("once", False)):
         write(tmp_path / name, config, kept_back=later)
-    found = {name: list_parts(tmp_path / name) for name in ("later", "once")}
+    found = {name: Spool(tmp_path / name).parts() for name in ("later", "once")}
     for suffix in (PAGES_SUFFIX, LINKS_SUFFIX):
         later, once = (
             [row for part in parts for row in rows(part, suffix)] for parts in found.values()

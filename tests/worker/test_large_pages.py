@@ -25,7 +25,7 @@ from crawl_lib.frontier import TakeHeader
 from crawl_lib.parse import ParsedPage
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
 from crawl_lib.rounds import start_iteration
-from crawl_lib.segment import PartWriter, Position, list_parts
+from crawl_lib.segment import PartWriter, Position, Spool
 from crawl_lib.segment.parts import LINKS_SUFFIX, PAGES_SUFFIX
 from crawl_lib.segment.tables import read_blocks
 from crawl_lib.states import Outcome
@@ -152,17 +152,17 @@ def rows(spool: Path, suffix: str = PAGES_SUFFIX) -> list[tuple[object, ...]]:
 
 def named_rows(spool: Path, suffix: str) -> list[dict[str, object]]:
     """Return the rows of a table by column."""
-    parts = [block for part in list_parts(spool) for block in read_blocks(part.path(suffix))]
+    parts = [block for part in Spool(spool).parts() for block in read_blocks(part.path(suffix))]
     return [row for block in parts for row in block.to_pylist()]
 
 
 def outlinks(spool: Path) -> list[str]:
-    runs = [run for part in list_parts(spool) for run in part.runs(".outlinks")]
+    runs = [run for part in Spool(spool).parts() for run in part.runs(".outlinks")]
     return sorted(line for run in runs for line in run.read_text().splitlines())
 
 
 def errors(spool: Path) -> dict[str, str | None]:
-    [part] = list_parts(spool)
+    [part] = Spool(spool).parts()
     found = [row for block in read_blocks(part.path(PAGES_SUFFIX)) for row in block.to_pylist()]
     return {row["url"].rpartition("/")[2]: row["parse_error"] for row in found}
 
@@ -197,8 +197,8 @@ def test_what_is_read_aside_gives_the_rows_of_a_reading_in_place(tmp_path, low_l
             for row in named_rows(tmp_path / "aside", PAGES_SUFFIX)
         }
         assert {("http://a.example/9000.png", "A 1", None, None, "de"), (None,) * 5} < said
-    [counts] = [[part.counts() for part in list_parts(tmp_path / name)] for name in ["aside"]]
-    assert counts == [part.counts() for part in list_parts(tmp_path / "in place")]
+    [counts] = [[part.counts() for part in Spool(tmp_path / name).parts()] for name in ["aside"]]
+    assert counts == [part.counts() for part in Spool(tmp_path / "in place").parts()]
 
 
 def test_a_bomb_is_noticed_by_bounded_work_and_read_aside(config, tmp_path, monkeypatch):
@@ -214,7 +214,7 @@ def test_a_bomb_is_noticed_by_bounded_work_and_read_aside(config, tmp_path, monk
     assert len(body) < 70_000
     read(config, tmp_path / "spool", [item(0, body, HTML + b"Content-Encoding: gzip\r\n")])
     assert limits == [reading.IN_PLACE_BYTES]
-    [row] = [row for part in list_parts(tmp_path / "spool") for row in _dicts(part)]
+    [row] = [row for part in Spool(tmp_path / "spool").parts() for row in _dicts(part)]
     assert (row["length"], row["digest"]) == (len(content), sha1(content).digest())
 
 
@@ -297,7 +297,7 @@ def test_a_part_is_not_closed_without_the_links_that_failed_in_a_turn(
         assert writer._open is not None
         writer._open.abandon()
         writer._open = None
-    assert not list_parts(tmp_path)[0].is_closed
+    assert not Spool(tmp_path).parts()[0].is_closed
 
 
 def test_an_answer_of_a_child_is_divided_again_and_read_as_far_as_it_is_whole(monkeypatch):
@@ -344,7 +344,7 @@ def test_a_page_that_kills_its_reader_is_a_row_without_links_and_so_again(
     for _ in range(2):  # the second part was never open: nothing is left to do
         read(config, tmp_path, [])
         assert errors(tmp_path) == {str(n): BARRED if n == 3 else None for n in range(6)}
-        pages = _dicts(list_parts(tmp_path)[0])
+        pages = _dicts(Spool(tmp_path).parts()[0])
         assert all(row["length"] == len(page(1000)) or row["digest"] for row in pages)
         [bad] = [row for row in pages if row["parse_error"]]
         assert (bad["title"], bad["mime_detected"]) == (None, "text/html")
@@ -382,7 +382,7 @@ def test_a_worker_that_is_stopped_while_a_page_is_read_ends_soon_and_does_not_bl
         for _ in range(3):
             final = _Worker(task, data_bytes(), config).run()
             assert final["stopped"]
-            assert not list_parts(tmp_path)[0].is_closed
+            assert not Spool(tmp_path).parts()[0].is_closed
         assert time.monotonic() - began_s < 15, "the page would have been read for 60 s"
     read(config, tmp_path, [])
     assert errors(tmp_path) == {"3": None, "4": None}

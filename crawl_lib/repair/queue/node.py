@@ -56,10 +56,10 @@ from crawl_lib.segment import (
     SEALED_SUFFIX,
     Part,
     SegmentReader,
+    Spool,
     built_problem,
     damaged_parts,
     hidden_folder,
-    list_parts,
 )
 from crawl_lib.states import KeyState
 from crawl_lib.stores import Stores
@@ -376,7 +376,7 @@ class _Node:
         # Fetching is not over any more: what these parts held is looked for again.
         delete_durable(self.files.leftover)
         reached("repair.queue.leftover")
-        others = list_parts(self.files.spool, part.stem.name.rpartition("-")[0])
+        others = Spool(self.files.spool, part.stem.name.rpartition("-")[0]).parts()
         again = part.warc.exists() and all(other.is_closed for other in others)
         delete_durable(part.path(CLOSED_SUFFIX))  # first: it says that the rows are whole
         reached("repair.queue.reopened")
