@@ -29,7 +29,7 @@ from crawl_lib.errors import InputError, PathNotFoundError
 from crawl_lib.export import SegmentInput, choose
 from crawl_lib.rounds import note_texts
 from crawl_lib.scratch import scratch_folder
-from crawl_lib.segment import WARC_SUFFIX, SegmentReader
+from crawl_lib.segment import Part, SegmentReader
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
 from crawl_lib.text import extract_text, text_table
@@ -183,7 +183,7 @@ def _require_small_offsets(stores: Stores, segment: SegmentInput) -> None:
     large = {
         entry["name"]
         for entry in reader.manifest.files
-        if entry["name"].endswith(WARC_SUFFIX) and entry["size_bytes"] > MOST_OFFSET
+        if entry["name"].endswith(Part.WARC_SUFFIX) and entry["size_bytes"] > MOST_OFFSET
     }
     captures = SegmentCaptures(stores, stores.crawl.segment(segment.folder, segment.node))
     if large and captures.last_offset() > MOST_OFFSET:

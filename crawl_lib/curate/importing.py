@@ -44,8 +44,8 @@ from crawl_lib.rounds import commit_iteration, start_import
 from crawl_lib.scratch import scratch_base
 from crawl_lib.sealed import sealed_json, unsealed
 from crawl_lib.segment import (
-    PAGES_SUFFIX,
     Manifest,
+    Part,
     PartWriter,
     SegmentReader,
     Spool,
@@ -192,7 +192,7 @@ class _Import:
         for digest in self.digests:
             for part in Spool(self.room / "spool", self.prefix(digest)).parts():
                 if digest in counts:
-                    for block in read_blocks(part.path(PAGES_SUFFIX)):
+                    for block in read_blocks(part.path(Part.PAGES_SUFFIX)):
                         self.reader.seen.update(block.column("key").to_pylist())  # type: ignore[arg-type]
                 else:
                     part.discard_rows()

@@ -37,10 +37,9 @@ from crawl_lib.rounds import start_live
 from crawl_lib.scratch import held
 from crawl_lib.sealed import own_file, sealed_json, unsealed
 from crawl_lib.segment import (
-    ROWLESS_SUFFIX,
     SUBMISSIONS_NAME,
-    WARC_SUFFIX,
     Manifest,
+    Part,
     PartWriter,
     Spool,
     WarcInfo,
@@ -218,7 +217,11 @@ class _Collection:
 
         Each WARC file moves before the note of the part's end.
         """
-        files = [f"{part}{suffix}" for part in parts for suffix in (WARC_SUFFIX, ROWLESS_SUFFIX)]
+        files = [
+            f"{part}{suffix}"
+            for part in parts
+            for suffix in (Part.WARC_SUFFIX, Part.ROWLESS_SUFFIX)
+        ]
         for source, names in ((self.spool, files), (self.logs, logs)):
             target = self.room / source.name
             target.mkdir(exist_ok=True)

@@ -18,11 +18,11 @@ import msgspec
 from crawl_lib.durable import fsync_dir
 from crawl_lib.errors import os_errors
 from crawl_lib.realtime.protocol import BODY_PIECE_BYTES, Count, Hello, Message, Parting, Setup
-from crawl_lib.segment import ROWLESS_SUFFIX, WARC_SUFFIX, Spool
+from crawl_lib.segment import Part, Spool
 
 MOST_PARTS = 300
 """The most parts of a list; the rest come with the next one."""
-SUFFIXES = (WARC_SUFFIX, ROWLESS_SUFFIX)
+SUFFIXES = (Part.WARC_SUFFIX, Part.ROWLESS_SUFFIX)
 """The files of a part, in the order of their making and deletion."""
 PART_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,200}-[0-9]{5,9}$"
 PartName = Annotated[str, msgspec.Meta(pattern=PART_PATTERN)]
@@ -109,7 +109,7 @@ def backlog_of(spool: Path, now_s: float, *more: Path) -> Backlog:
 
     `more`: other files whose age counts, if they exist. Raises OSError.
     """
-    closed = [*spool.glob(f"*{ROWLESS_SUFFIX}")]
+    closed = [*spool.glob(f"*{Part.ROWLESS_SUFFIX}")]
     times = [time_s for path in (*closed, *more) if (time_s := _changed_s(path))]
     oldest_ms = max(0, round(1000 * (now_s - min(times, default=now_s))))
     there = next(folder for folder in (spool, *spool.parents) if folder.exists())

@@ -28,13 +28,6 @@ from crawl_lib.segment.manifest import (
 )
 from crawl_lib.segment.members import Member, WantedRecord, read_members
 from crawl_lib.segment.parts import (
-    CLOSED_SUFFIX,
-    LINKS_SUFFIX,
-    PAGES_SUFFIX,
-    ROWLESS_SUFFIX,
-    SEALED_SUFFIX,
-    SEQUENCE,
-    WARC_SUFFIX,
     Part,
     Spool,
 )

@@ -24,15 +24,7 @@ from crawl_lib.segment.manifest import (
     Manifest,
     file_entry,
 )
-from crawl_lib.segment.parts import (
-    INDEX_RUNS,
-    LINKS_SUFFIX,
-    OUTLINK_RUNS,
-    PAGES_SUFFIX,
-    Part,
-    PartCounts,
-    Spool,
-)
+from crawl_lib.segment.parts import INDEX_RUNS, OUTLINK_RUNS, Part, PartCounts, Spool
 from crawl_lib.segment.runs import OutlinkRuns, merge_many, merge_outlinks
 from crawl_lib.segment.schema import LINKS_SCHEMA, PAGES_SCHEMA
 from crawl_lib.segment.tables import read_blocks, write_parquet
@@ -196,12 +188,13 @@ def _write_tables(parts: list[Part], out_dir: Path, counts: dict[str, Any]) -> t
     def blocks(suffix: str) -> Iterator[pa.RecordBatch]:
         nonlocal again
         for block in chain.from_iterable(read_blocks(part.path(suffix)) for part in parts):
-            if suffix == PAGES_SUFFIX and "retry_at" in block.schema.names:  # older spools lack it
+            # Older spools lack the column.
+            if suffix == Part.PAGES_SUFFIX and "retry_at" in block.schema.names:
                 again += block.num_rows - block.column("retry_at").null_count
             yield block
 
-    pages = write_parquet(out_dir / PAGES_NAME, PAGES_SCHEMA, blocks(PAGES_SUFFIX))
-    links = write_parquet(out_dir / LINKS_NAME, LINKS_SCHEMA, blocks(LINKS_SUFFIX))
+    pages = write_parquet(out_dir / PAGES_NAME, PAGES_SCHEMA, blocks(Part.PAGES_SUFFIX))
+    links = write_parquet(out_dir / LINKS_NAME, LINKS_SCHEMA, blocks(Part.LINKS_SUFFIX))
     if (pages, links) != (counts["pages"], counts["links"]):
         raise DamagedFileError(
             f"{out_dir}: {pages} pages and {links} links written, counted were {counts}"

@@ -29,7 +29,7 @@ from crawl_lib.segment.manifest import (
     DroppedLists,
     Manifest,
 )
-from crawl_lib.segment.parts import WARC_SUFFIX
+from crawl_lib.segment.parts import Part
 from crawl_lib.segment.reader import BATCH_ROWS, SCHEMAS
 from crawl_lib.states import Outcome
 from crawl_lib.stopping import Work
@@ -135,7 +135,10 @@ class _Check:
         for name in there.keys() - {MANIFEST_FILE}:
             if DroppedLists.has_name(name):
                 self._dropped(name)
-            elif name.endswith((WARC_SUFFIX, ".parquet")) or name in {OUTLINKS_NAME, INDEX_NAME}:
+            elif name.endswith((Part.WARC_SUFFIX, ".parquet")) or name in {
+                OUTLINKS_NAME,
+                INDEX_NAME,
+            }:
                 self._add("file_unknown", name, "the manifest does not list it, and should")
             elif not name.startswith(
                 "."
@@ -185,7 +188,7 @@ class _Check:
                 != entry["sha256"]
             ):
                 self._add("file_digest", name, "is not what was written (SHA-256)")
-            if name.endswith(WARC_SUFFIX):
+            if name.endswith(Part.WARC_SUFFIX):
                 damage: Counter[str] = Counter()
                 records = self.records[name] = _Records()
                 with self.storage.open_read(where) as file:

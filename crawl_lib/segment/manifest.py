@@ -19,7 +19,7 @@ from typing import Any, Self
 from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import DamagedFileError, TargetExistsError
 from crawl_lib.sealed import SEALED_VERSION, sealed, unsealed_if_new
-from crawl_lib.segment.parts import WARC_SUFFIX
+from crawl_lib.segment.parts import Part
 from crawl_lib.storage import Storage
 from crawl_lib.warc import microseconds_of
 
@@ -112,7 +112,7 @@ class Manifest:
         """Return whether a table is missing since no URL was taken."""
         listed = [entry["name"] for entry in self.files]
         return not (
-            self.has_rows or name in listed or any(one.endswith(WARC_SUFFIX) for one in listed)
+            self.has_rows or name in listed or any(one.endswith(Part.WARC_SUFFIX) for one in listed)
         )
 
     def _require_usable(self) -> None:

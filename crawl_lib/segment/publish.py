@@ -39,7 +39,7 @@ from crawl_lib.errors import (
 )
 from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.segment.manifest import Manifest, file_entry
-from crawl_lib.segment.parts import WARC_SUFFIX, Part, Spool
+from crawl_lib.segment.parts import Part, Spool
 from crawl_lib.stopping import Work
 from crawl_lib.storage import Storage
 
@@ -174,7 +174,7 @@ def seal_closed(
             found = storage.stat(path)
             found_bytes = None if found is None else found.size_bytes
             if entry is None or found_bytes != entry["size_bytes"]:
-                part.require_whole(WARC_SUFFIX)
+                part.require_whole(Part.WARC_SUFFIX)
                 entry = file_entry(part.warc)
                 upload_checked(storage, part.warc, path, entry, found_bytes)
                 reached("seal.uploaded")

@@ -14,7 +14,7 @@ from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.parquet import ParquetTable, open_parquet, parquet_errors
 from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.segment.manifest import LINKS_NAME, PAGES_NAME, DroppedLists, Manifest
-from crawl_lib.segment.parts import REPAIR, WARC_SUFFIX
+from crawl_lib.segment.parts import REPAIR, Part
 from crawl_lib.segment.schema import LINKS_SCHEMA, PAGES_SCHEMA, with_later_fields
 from crawl_lib.stopping import Work
 from crawl_lib.storage import Storage
@@ -77,7 +77,9 @@ class SegmentReader:
     def warc_files(self) -> list[str]:
         """Names of its WARC files."""
         return [
-            entry["name"] for entry in self.manifest.files if entry["name"].endswith(WARC_SUFFIX)
+            entry["name"]
+            for entry in self.manifest.files
+            if entry["name"].endswith(Part.WARC_SUFFIX)
         ]
 
     @cached_property

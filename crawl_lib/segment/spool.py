@@ -17,17 +17,7 @@ from crawl_lib.errors import DamagedFileError, os_errors
 from crawl_lib.records import RETRY_LISTS, Fetched, TakenUrl
 from crawl_lib.segment.cdxj import cdxj_line
 from crawl_lib.segment.encoder import Position, RecordEncoder, WarcInfo, new_record_id
-from crawl_lib.segment.parts import (
-    INDEX_RUNS,
-    LINKS_SUFFIX,
-    OUTLINK_RUNS,
-    PAGES_SUFFIX,
-    POSITIONS_SUFFIX,
-    Part,
-    PartCounts,
-    Spool,
-    file_sum,
-)
+from crawl_lib.segment.parts import INDEX_RUNS, OUTLINK_RUNS, Part, PartCounts, Spool, file_sum
 from crawl_lib.segment.recover import read_groups
 from crawl_lib.segment.revisit import revisited
 from crawl_lib.segment.runs import OutlinkRuns, RunWriter
@@ -107,8 +97,8 @@ class OpenPart:
         self.log = _Log(part.warc, config.sync_interval_s)
         self.positions: array[int] = array("Q")
         self.counts = PartCounts()
-        self.pages = PageTable(part.path(PAGES_SUFFIX))
-        self.links = LinkTable(part.path(LINKS_SUFFIX))
+        self.pages = PageTable(part.path(Part.PAGES_SUFFIX))
+        self.links = LinkTable(part.path(Part.LINKS_SUFFIX))
         self.cdxj = RunWriter(part.path(INDEX_RUNS), CDXJ_RUN_LINES)
         self.outlinks = OutlinkRuns(part.path(OUTLINK_RUNS))
 
@@ -152,7 +142,7 @@ class OpenPart:
         self.cdxj.flush()
         self.outlinks.flush()
         reached("segment.part.rows_written")
-        write_durable(self.part.path(POSITIONS_SUFFIX), self.positions.tobytes())
+        write_durable(self.part.path(Part.POSITIONS_SUFFIX), self.positions.tobytes())
         self.part.close(self.counts, [self.log.size, self.log.checksum])
         reached("segment.part.closed")
 

@@ -24,7 +24,7 @@ from crawl_lib.realtime.remote import RemoteLink, setup_of
 from crawl_lib.realtime.spooling import SUFFIXES, Backlog
 from crawl_lib.realtime.store import PageStore
 from crawl_lib.records import TakenUrl
-from crawl_lib.segment import ROWLESS_SUFFIX, PartWriter, Spool, WarcInfo
+from crawl_lib.segment import Part, PartWriter, Spool, WarcInfo
 from crawl_lib.urls import key_of
 from tests.e2e.crawl import make_config
 from tests.forked import run_forked
@@ -203,7 +203,7 @@ def test_the_gate_tells_the_scheduler_what_waits_for_the_collection(tmp_path: Pa
         assert found is not None
         assert (found.parts, found.oldest_ms) == (0, 0)
         fetched(there, config, f"{HOST}/1")
-        [note] = there.place.spool.glob(f"*{ROWLESS_SUFFIX}")
+        [note] = there.place.spool.glob(f"*{Part.ROWLESS_SUFFIX}")
         os.utime(note, (note.stat().st_mtime - 7200,) * 2)
         found, _ = backlogs(config, there)
         assert found is not None

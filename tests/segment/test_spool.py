@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from crawl_lib.errors import DamagedFileError, StorageError
 from crawl_lib.segment import Spool, build_segment
-from crawl_lib.segment.parts import PAGES_SUFFIX
+from crawl_lib.segment.parts import Part
 from crawl_lib.segment.reader import SegmentReader
 from crawl_lib.segment.recover import read_groups
 from crawl_lib.segment.tables import read_blocks
@@ -244,7 +244,7 @@ def test_text_that_is_not_unicode_does_not_break_a_table(tmp_path):
     position = out.append(item, failed("http://a.example/0"))
     out.part.pages.add(row(item, failed("http://a.example/0"), position)._replace(title="a\ud800b"))
     out.close()
-    blocks = list(read_blocks(Spool(tmp_path).parts()[0].path(PAGES_SUFFIX)))
+    blocks = list(read_blocks(Spool(tmp_path).parts()[0].path(Part.PAGES_SUFFIX)))
     assert blocks[0].column("title").to_pylist() == ["a?b"]
 
 

@@ -26,7 +26,7 @@ from crawl_lib.parse import ParsedPage
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
 from crawl_lib.rounds import start_iteration
 from crawl_lib.segment import PartWriter, Position, Spool
-from crawl_lib.segment.parts import LINKS_SUFFIX, PAGES_SUFFIX
+from crawl_lib.segment.parts import Part
 from crawl_lib.segment.tables import read_blocks
 from crawl_lib.states import Outcome
 from crawl_lib.stores import open_stores
@@ -141,7 +141,7 @@ def read(
             writer._open = None
 
 
-def rows(spool: Path, suffix: str = PAGES_SUFFIX) -> list[tuple[object, ...]]:
+def rows(spool: Path, suffix: str = Part.PAGES_SUFFIX) -> list[tuple[object, ...]]:
     """Rows of a table, sorted, without places in files: these depend on random ids."""
     found = named_rows(spool, suffix)
     return sorted(
@@ -163,7 +163,9 @@ def outlinks(spool: Path) -> list[str]:
 
 def errors(spool: Path) -> dict[str, str | None]:
     [part] = Spool(spool).parts()
-    found = [row for block in read_blocks(part.path(PAGES_SUFFIX)) for row in block.to_pylist()]
+    found = [
+        row for block in read_blocks(part.path(Part.PAGES_SUFFIX)) for row in block.to_pylist()
+    ]
     return {row["url"].rpartition("/")[2]: row["parse_error"] for row in found}
 
 
@@ -188,13 +190,13 @@ def test_what_is_read_aside_gives_the_rows_of_a_reading_in_place(tmp_path, low_l
     config = from_mapping({**base, **limits, "urls": {"scope": "any"}}, base=tmp_path)
     for name, aside in (("aside", True), ("in place", False)):
         read(config, tmp_path / name, kinds(), aside=aside)
-    for suffix in (PAGES_SUFFIX, LINKS_SUFFIX):
+    for suffix in (Part.PAGES_SUFFIX, Part.LINKS_SUFFIX):
         assert rows(tmp_path / "aside", suffix) == rows(tmp_path / "in place", suffix)
     assert outlinks(tmp_path / "aside") == outlinks(tmp_path / "in place")
     if max_bytes > 100_000:
         said = {
             tuple(row[name] for name in FACTS)
-            for row in named_rows(tmp_path / "aside", PAGES_SUFFIX)
+            for row in named_rows(tmp_path / "aside", Part.PAGES_SUFFIX)
         }
         assert {("http://a.example/9000.png", "A 1", None, None, "de"), (None,) * 5} < said
     [counts] = [[part.counts() for part in Spool(tmp_path / name).parts()] for name in ["aside"]]
@@ -219,7 +221,7 @@ def test_a_bomb_is_noticed_by_bounded_work_and_read_aside(config, tmp_path, monk
 
 
 def _dicts(part):
-    return [row for block in read_blocks(part.path(PAGES_SUFFIX)) for row in block.to_pylist()]
+    return [row for block in read_blocks(part.path(Part.PAGES_SUFFIX)) for row in block.to_pylist()]
 
 
 def test_the_loop_goes_on_while_large_pages_are_read(config, tmp_path):
@@ -259,7 +261,7 @@ def test_the_loop_goes_on_while_large_pages_are_read(config, tmp_path):
             runner.run(main())
     gc.unfreeze()
     assert handler.large.failed is None
-    assert len(rows(tmp_path, LINKS_SUFFIX)) > 70_000
+    assert len(rows(tmp_path, Part.LINKS_SUFFIX)) > 70_000
     assert [errors(tmp_path)[str(number)] for number in (1, 3)] == [None, None]
     assert max(turns) < 0.25, sorted(turns)[-5:]
 
@@ -348,7 +350,7 @@ def test_a_page_that_kills_its_reader_is_a_row_without_links_and_so_again(
         assert all(row["length"] == len(page(1000)) or row["digest"] for row in pages)
         [bad] = [row for row in pages if row["parse_error"]]
         assert (bad["title"], bad["mime_detected"]) == (None, "text/html")
-        sources = {row[0] for row in rows(tmp_path, LINKS_SUFFIX)}
+        sources = {row[0] for row in rows(tmp_path, Part.LINKS_SUFFIX)}
         assert sources == {key_of(f"http://a.example/{n}") for n in range(6) if n != 3}
 
 

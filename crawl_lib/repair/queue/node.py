@@ -52,8 +52,6 @@ from crawl_lib.keyarrays import Keys, is_among, key_array
 from crawl_lib.node import mismatch, read_decision, taken_in_before
 from crawl_lib.repair.queue.queue import ASKED, BROKEN, RepairReport, aside, repair_queue
 from crawl_lib.segment import (
-    CLOSED_SUFFIX,
-    SEALED_SUFFIX,
     Part,
     SegmentReader,
     Spool,
@@ -378,10 +376,10 @@ class _Node:
         reached("repair.queue.leftover")
         others = Spool(self.files.spool, part.stem.name.rpartition("-")[0]).parts()
         again = part.warc.exists() and all(other.is_closed for other in others)
-        delete_durable(part.path(CLOSED_SUFFIX))  # first: it says that the rows are whole
+        delete_durable(part.path(Part.CLOSED_SUFFIX))  # first: it says that the rows are whole
         reached("repair.queue.reopened")
         if not again:
-            delete_durable(part.path(SEALED_SUFFIX))
+            delete_durable(part.path(Part.SEALED_SUFFIX))
             if part.warc.exists():
                 rename_durable(
                     part.warc, aside(self.directory / part.warc.name)

@@ -32,15 +32,15 @@ from crawl_lib.repair.segments.swap import replace_segment
 from crawl_lib.scratch import scratch_folder
 from crawl_lib.sealed import SEALED_VERSION
 from crawl_lib.segment import (
-    SEQUENCE,
     SUBMISSIONS_NAME,
     SUBMISSIONS_SCHEMA,
-    WARC_SUFFIX,
     DroppedLists,
     Manifest,
+    Part,
     PartWriter,
     RecordEncoder,
     SegmentReader,
+    Spool,
     build_segment,
 )
 from crawl_lib.states import Outcome
@@ -108,7 +108,7 @@ class _Salvage:
             stores, dict(manifest.warcinfo_ids) if manifest else {}, self.known.names
         )
         for entry in self.storage.list(self.path):
-            if entry.name.endswith(WARC_SUFFIX):
+            if entry.name.endswith(Part.WARC_SUFFIX):
                 with self.storage.open_read(f"{self.path}/{entry.name}") as file:
                     self.found.read(entry.name, file, entry.size_bytes)
         self.rows: dict[bytes, dict[str, Any]] = {}
@@ -219,7 +219,7 @@ class _Salvage:
                 if piece.key is not None:
                     out.write(self._metadata(name, piece, self.lone[piece.key]))
         config, nodes = self.stores.config, self.known.nodes
-        prefix = SEQUENCE.sub("", name.removesuffix(WARC_SUFFIX))
+        prefix = Spool.prefix_in(name)
         own = nodes.index(self.name.node) if self.name.node in nodes else 0
         with PartWriter(spool, prefix, info, config.segment, clock=self.clock) as writer:
             given = (config, nodes, own, self.known.url_filter, writer)
