@@ -15,7 +15,7 @@ from crawl_lib.errors import InputError
 from crawl_lib.export import view_visits
 from crawl_lib.parquet import open_parquet
 from crawl_lib.rounds import note_texts
-from crawl_lib.segment import LINKS_NAME, SegmentReader
+from crawl_lib.segment import Manifest, SegmentReader
 from crawl_lib.text import AGAIN, TEXT_SCHEMA, extract_text, text_table
 from crawl_lib.versions import GROUP_ROWS, Versions, VersionWork, find_segments
 
@@ -60,7 +60,7 @@ class Captures:
         inputs = replace(there, segments=tuple(by_name))
         inputs.give(engine, links=None)
         paths = (
-            SegmentReader(stores.storage, one.path).verified(LINKS_NAME, stores)
+            SegmentReader(stores.storage, one.path).verified(Manifest.LINKS_NAME, stores)
             for one, _ in inputs.segments
         )
         view_visits(engine, "export/visits", lambda: list(paths))

@@ -26,16 +26,12 @@ from crawl_lib.repair import finish_swaps, replace_segment
 from crawl_lib.scratch import scratch_folder
 from crawl_lib.sealed import MANIFEST_FILE, SEALED_VERSION
 from crawl_lib.segment import (
-    INDEX_NAME,
-    LINKS_NAME,
     LINKS_SCHEMA,
-    PAGES_NAME,
     PAGES_SCHEMA,
     DroppedLists,
     Manifest,
     RunWriter,
     SegmentReader,
-    file_entry,
     merge_many,
     write_parquet,
 )
@@ -132,10 +128,15 @@ class _Compaction:
         for name in self.reader.warc_files:
             self._warc(name)
         outcomes: Counter[str] = Counter()
-        pages = write_parquet(self.out / PAGES_NAME, PAGES_SCHEMA, self._pages(outcomes))
-        links = write_parquet(self.out / LINKS_NAME, LINKS_SCHEMA, self.reader.links())
+        pages = write_parquet(self.out / Manifest.PAGES_NAME, PAGES_SCHEMA, self._pages(outcomes))
+        links = write_parquet(self.out / Manifest.LINKS_NAME, LINKS_SCHEMA, self.reader.links())
         self._index()
-        known = {PAGES_NAME, LINKS_NAME, INDEX_NAME, *self.reader.warc_files}
+        known = {
+            Manifest.PAGES_NAME,
+            Manifest.LINKS_NAME,
+            Manifest.INDEX_NAME,
+            *self.reader.warc_files,
+        }
         for entry in old.files:
             if entry["name"] not in known and not DroppedLists.has_name(entry["name"]):
                 self.storage.download(f"{self.path}/{entry['name']}", self.out / entry["name"])
@@ -165,7 +166,7 @@ class _Compaction:
                 "retried": dict(sorted(self.retried.items())),
                 "dropped": old.counts.get("dropped", 0) + report.pages,
             },
-            files=[file_entry(path) for path in sorted(self.out.iterdir())],
+            files=[Manifest.entry_of(path) for path in sorted(self.out.iterdir())],
             history=[*old.history, done],
         )
         write_durable(self.out / MANIFEST_FILE, manifest.to_bytes())
@@ -246,7 +247,7 @@ class _Compaction:
         place = moved(self.removed[name], offset) if name in self.removed else None
         if place is None:
             raise DamagedFileError(
-                f"{self.path}/{PAGES_NAME}: names byte {offset} of {name}, where no kept record is"
+                f"{self.path}/{Manifest.PAGES_NAME}: names byte {offset} of {name}, where no kept record is"
             )
         return place
 
@@ -255,7 +256,7 @@ class _Compaction:
 
         Two captures of a URL in a second differ in the places.
         """
-        where = f"{self.path}/{INDEX_NAME}"
+        where = f"{self.path}/{Manifest.INDEX_NAME}"
         lines = RunWriter(self.out.with_name("index"), INDEX_RUN_LINES)
         with self.storage.open_read(where) as file:
             for number, line in enumerate(file, 1):
@@ -268,6 +269,6 @@ class _Compaction:
                 if place is not None:
                     lines.add(f"{urlkey} {stamp} {json.dumps({**value, 'offset': str(place)})}")
         lines.flush()
-        with (self.out / INDEX_NAME).open("wb") as out:
+        with (self.out / Manifest.INDEX_NAME).open("wb") as out:
             out.writelines(merge_many(lines.paths, self.out.parent))
             fsync_file(out)

@@ -51,7 +51,6 @@ from crawl_lib.segment import (
     Spool,
     WarcInfo,
     build_segment,
-    file_entry,
     publish,
     read_blocks,
 )
@@ -105,7 +104,7 @@ def import_archives(
     new: list[FileReport] = []
     for path in archives:
         with os_errors(path, "cannot be read", InputError):
-            entry = file_entry(path)
+            entry = Manifest.entry_of(path)
         file = FileReport(str(path), entry["sha256"], entry["size_bytes"])
         report.files.append(file)
         if file.sha256 in before:

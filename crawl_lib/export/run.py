@@ -32,14 +32,7 @@ from crawl_lib.export.folder import (
 from crawl_lib.export.visits import view_visits
 from crawl_lib.parquet import open_parquet
 from crawl_lib.scratch import scratch_folder
-from crawl_lib.segment import (
-    LINKS_NAME,
-    PAGES_NAME,
-    PAGES_SCHEMA,
-    DroppedLists,
-    SegmentReader,
-    WantedRecord,
-)
+from crawl_lib.segment import PAGES_SCHEMA, DroppedLists, Manifest, SegmentReader, WantedRecord
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
 
@@ -152,8 +145,8 @@ class _Export:
         numbers: list[int] = []
         for number, segment in enumerate(self.folder.stores.until_stopped(segments)):
             reader = SegmentReader(storage, segment.path)
-            rows += reader.rows(PAGES_NAME)
-            paths.append(reader.verified(PAGES_NAME, self.folder.stores))
+            rows += reader.rows(Manifest.PAGES_NAME)
+            paths.append(reader.verified(Manifest.PAGES_NAME, self.folder.stores))
             if DroppedLists(storage, segment.path).names():
                 keys += sorted(reader.dropped)
                 numbers += [number] * len(reader.dropped)
@@ -216,7 +209,7 @@ class _Export:
         storage, stores = self.folder.storage, self.folder.stores
         segments = stores.until_stopped(self.inputs.segments)
         return [
-            SegmentReader(storage, segment.path).verified(LINKS_NAME, stores)
+            SegmentReader(storage, segment.path).verified(Manifest.LINKS_NAME, stores)
             for segment in segments
         ]
 

@@ -18,7 +18,7 @@ from crawl_lib.export import (
     write_table,
 )
 from crawl_lib.scratch import scratch_folder
-from crawl_lib.segment import LINKS_NAME, LINKS_SCHEMA, SegmentReader
+from crawl_lib.segment import LINKS_SCHEMA, Manifest, SegmentReader
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
 
@@ -62,8 +62,8 @@ def link_export(stores: Stores, *, name: str) -> LinkReport:
                     SegmentReader(stores.storage, segment.path) for segment in inputs.segments
                 ]
                 for reader in stores.until_stopped(readers):
-                    reader.rows(LINKS_NAME)  # raises where it is damaged
-                paths = [reader.verified(LINKS_NAME, stores) for reader in readers]
+                    reader.rows(Manifest.LINKS_NAME)  # raises where it is damaged
+                paths = [reader.verified(Manifest.LINKS_NAME, stores) for reader in readers]
                 engine.tables("links", paths, LINKS_SCHEMA)
                 ends = ("node_id", "key", "segment")
                 engine.table(

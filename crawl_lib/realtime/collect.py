@@ -36,16 +36,7 @@ from crawl_lib.realtime.submissions import closed_logs, write_submissions
 from crawl_lib.rounds import start_live
 from crawl_lib.scratch import held
 from crawl_lib.sealed import own_file, sealed_json, unsealed
-from crawl_lib.segment import (
-    SUBMISSIONS_NAME,
-    Manifest,
-    Part,
-    PartWriter,
-    Spool,
-    WarcInfo,
-    build_segment,
-    publish,
-)
+from crawl_lib.segment import Manifest, Part, PartWriter, Spool, WarcInfo, build_segment, publish
 from crawl_lib.stores import Stores
 from crawl_lib.urls import Rejection, UrlFilter
 from crawl_lib.version import VERSION
@@ -175,7 +166,8 @@ class _Collection:
         self.make_rows()
         pages = len(Spool(self.room / "spool").finished_positions())
         logged = write_submissions(
-            [self.room / "submissions" / name for name in logs], self.room / SUBMISSIONS_NAME
+            [self.room / "submissions" / name for name in logs],
+            self.room / Manifest.SUBMISSIONS_NAME,
         )
         self.publish(iteration, pages, logged)
         delete_durable(self.room / RUN_FILE)
@@ -276,7 +268,7 @@ class _Collection:
             history=[{"what": iteration.kind, "time": now, "krake_version": VERSION, **logged}],
         )
         built = self.room / "segment"
-        more = [self.room / SUBMISSIONS_NAME] if logged["submissions"] else []
+        more = [self.room / Manifest.SUBMISSIONS_NAME] if logged["submissions"] else []
         build_segment(self.room / "spool", built, facts, stores.config.servers, more_files=more)
         publish(stores.storage, stores.crawl.at(iteration.folder), self.name, facts.run_id, built)
         finish_folder(stores, iteration.folder, self.name)

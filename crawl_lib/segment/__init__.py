@@ -18,13 +18,8 @@ from crawl_lib.lazy import loads_later
 from crawl_lib.segment.cdxj import cdxj_line, surt
 from crawl_lib.segment.encoder import Position, RecordEncoder, WarcInfo
 from crawl_lib.segment.manifest import (
-    INDEX_NAME,
-    LINKS_NAME,
-    PAGES_NAME,
-    SUBMISSIONS_NAME,
     DroppedLists,
     Manifest,
-    file_entry,
 )
 from crawl_lib.segment.members import Member, WantedRecord, read_members
 from crawl_lib.segment.parts import (

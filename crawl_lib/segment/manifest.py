@@ -23,8 +23,6 @@ from crawl_lib.segment.parts import Part
 from crawl_lib.storage import Storage
 from crawl_lib.warc import microseconds_of
 
-PAGES_NAME, LINKS_NAME, INDEX_NAME = "pages.parquet", "links.parquet", "index.cdxj"
-SUBMISSIONS_NAME = "submissions.parquet"
 _SHA256 = re.compile("[0-9a-f]{64}")
 
 
@@ -45,6 +43,9 @@ class Manifest:
     the queue; `build_segment` adds those that the parts found); of `scope_added`: hosts that join the
     scope besides those that the parts name. `intake`: counts of the task's. `counts` has by outcome the rows of
     `pages` (`outcomes`) and those of them that are no new URL (`retried`, which older manifests lack)."""
+
+    PAGES_NAME, LINKS_NAME, INDEX_NAME = "pages.parquet", "links.parquet", "index.cdxj"
+    SUBMISSIONS_NAME = "submissions.parquet"
 
     format_version: int | str = SEALED_VERSION
     krake_version: str
@@ -68,6 +69,13 @@ class Manifest:
     warcinfo_ids: dict[str, str] = field(default_factory=dict)
     outlinks: dict[str, dict[str, int]] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
+
+    @staticmethod
+    def entry_of(path: Path) -> dict[str, Any]:
+        """Return name, size and SHA-256 of a file, as `files` has them."""
+        with path.open("rb") as file:
+            digest = file_digest(file, "sha256").hexdigest()
+            return {"name": path.name, "size_bytes": file.tell(), "sha256": digest}
 
     def to_bytes(self) -> bytes:
         """Return the bytes of the file, with a digest inside.
@@ -212,10 +220,3 @@ class DroppedLists:
         with suppress(TargetExistsError):  # its name is the digest of what it says
             self._storage.write_bytes(f"{self._path}/{name}", data)
         return name
-
-
-def file_entry(path: Path) -> dict[str, Any]:
-    """Return name, size and SHA-256 of a file."""
-    with path.open("rb") as file:
-        digest = file_digest(file, "sha256").hexdigest()
-        return {"name": path.name, "size_bytes": file.tell(), "sha256": digest}

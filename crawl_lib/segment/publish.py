@@ -38,7 +38,7 @@ from crawl_lib.errors import (
     os_errors,
 )
 from crawl_lib.sealed import MANIFEST_FILE
-from crawl_lib.segment.manifest import Manifest, file_entry
+from crawl_lib.segment.manifest import Manifest
 from crawl_lib.segment.parts import Part, Spool
 from crawl_lib.stopping import Work
 from crawl_lib.storage import Storage
@@ -89,7 +89,7 @@ def upload_built(storage: Storage, out_dir: Path, hidden: str) -> None:
         (out_dir / MANIFEST_FILE).read_bytes(), str(out_dir / MANIFEST_FILE)
     )
     storage.make_dirs(hidden)
-    entries = [*manifest.files, file_entry(out_dir / MANIFEST_FILE)]
+    entries = [*manifest.files, Manifest.entry_of(out_dir / MANIFEST_FILE)]
     there = {found.name: found.size_bytes for found in storage.list(hidden)}
     for rubbish in there.keys() - {entry["name"] for entry in entries}:
         storage.delete(f"{hidden}/{rubbish}")
@@ -115,7 +115,7 @@ def upload_checked(
 ) -> None:
     """Upload a finished file and read it back, unless it was uploaded.
 
-    `entry`: see `file_entry`.
+    `entry`: see `Manifest.entry_of`.
 
     `found_bytes`: the size of the file that is there already, None if there is none. Raises StorageError; a file that
     is not what was sent is deleted.
@@ -175,7 +175,7 @@ def seal_closed(
             found_bytes = None if found is None else found.size_bytes
             if entry is None or found_bytes != entry["size_bytes"]:
                 part.require_whole(Part.WARC_SUFFIX)
-                entry = file_entry(part.warc)
+                entry = Manifest.entry_of(part.warc)
                 upload_checked(storage, part.warc, path, entry, found_bytes)
                 reached("seal.uploaded")
                 part.seal(entry)

@@ -34,8 +34,8 @@ from crawl_lib.repair import salvage_segment
 from crawl_lib.rounds import start_import
 from crawl_lib.scratch import held
 from crawl_lib.segment import (
-    SUBMISSIONS_NAME,
     SUBMISSIONS_SCHEMA,
+    Manifest,
     PartWriter,
     SegmentReader,
     Spool,
@@ -130,7 +130,7 @@ def submissions(config: Config) -> list[str]:
     """The keys of all submissions in all segments."""
     stores, found = stores_of(config), []
     for segment in stores.crawl.segments():
-        path = f"{segment.path}/{SUBMISSIONS_NAME}"
+        path = f"{segment.path}/{Manifest.SUBMISSIONS_NAME}"
         if stores.storage.exists(path):
             with open_parquet(stores.storage, path, SUBMISSIONS_SCHEMA) as table:
                 found += [
@@ -378,7 +378,9 @@ def test_submissions_lie_in_the_segment_of_the_parts(config: Config) -> None:
     report = collect_parts(stores, FETCHER)
     assert (report.submissions, report.unreadable) == (2, 1)
     path = stores.crawl.segment(report.folder, FETCHER).path
-    with open_parquet(stores.storage, f"{path}/{SUBMISSIONS_NAME}", SUBMISSIONS_SCHEMA) as table:
+    with open_parquet(
+        stores.storage, f"{path}/{Manifest.SUBMISSIONS_NAME}", SUBMISSIONS_SCHEMA
+    ) as table:
         rows = [row for batch in table.batches(100) for row in batch.to_pylist()]
     assert [
         (row["key"], row["domain"], row["token"], row["decision"], row["answer_ms"]) for row in rows
@@ -391,7 +393,7 @@ def test_submissions_lie_in_the_segment_of_the_parts(config: Config) -> None:
     assert not list(folder.iterdir())
 
 
-@pytest.mark.parametrize("file", [SUBMISSIONS_NAME, "links.parquet"])
+@pytest.mark.parametrize("file", [Manifest.SUBMISSIONS_NAME, "links.parquet"])
 def test_a_salvage_keeps_the_submissions_that_can_be_read(config: Config, file: str) -> None:
     fetch(config, f"{HOST}/1")
     submitted(config, f"{HOST}/1")
@@ -400,7 +402,7 @@ def test_a_salvage_keeps_the_submissions_that_can_be_read(config: Config, file: 
     path = Path(config.dfs_primary) / name.path / file
     path.write_bytes(path.read_bytes()[:-9])
     salvage_segment(stores, name)
-    assert submissions(config) == ([] if file == SUBMISSIONS_NAME else keys(f"{HOST}/1"))
+    assert submissions(config) == ([] if file == Manifest.SUBMISSIONS_NAME else keys(f"{HOST}/1"))
     assert check_segment(stores.storage, name.path) == []
 
 

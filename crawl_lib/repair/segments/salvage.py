@@ -32,7 +32,6 @@ from crawl_lib.repair.segments.swap import replace_segment
 from crawl_lib.scratch import scratch_folder
 from crawl_lib.sealed import SEALED_VERSION
 from crawl_lib.segment import (
-    SUBMISSIONS_NAME,
     SUBMISSIONS_SCHEMA,
     DroppedLists,
     Manifest,
@@ -193,7 +192,10 @@ class _Salvage:
 
     def _submissions(self, spool: Path) -> list[Path]:
         """Copy the table of submissions, if it is readable to its end."""
-        where, target = f"{self.path}/{SUBMISSIONS_NAME}", spool / SUBMISSIONS_NAME
+        where, target = (
+            f"{self.path}/{Manifest.SUBMISSIONS_NAME}",
+            spool / Manifest.SUBMISSIONS_NAME,
+        )
         try:
             with open_parquet(self.storage, where, SUBMISSIONS_SCHEMA) as table:
                 for _ in table.batches(_ROWS, SUBMISSIONS_SCHEMA.names):
