@@ -9,7 +9,8 @@ from pathlib import Path
 
 from benchmarks.report import Row, measure
 from crawl_lib.config import Config
-from crawl_lib.segment import Manifest, upload_checked
+from crawl_lib.segment import Manifest
+from crawl_lib.segment.publish import upload_checked
 from crawl_lib.storage import open_storage
 from tests.cluster.hdfs import Hdfs, resolve_jars, why_not
 

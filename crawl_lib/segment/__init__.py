@@ -28,13 +28,9 @@ from crawl_lib.segment.parts import (
 )
 from crawl_lib.segment.payload import payload_of
 from crawl_lib.segment.publish import (
+    HiddenFolder,
     Sealer,
-    damaged_parts,
-    hidden_folder,
     publish,
-    seal_all,
-    upload_built,
-    upload_checked,
 )
 from crawl_lib.segment.recover import group_of, groups_of, taken_of
 from crawl_lib.segment.runs import RunWriter, merge_many

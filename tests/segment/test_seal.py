@@ -11,20 +11,18 @@ import pytest
 
 from crawl_lib.errors import DamagedFileError, StorageError
 from crawl_lib.segment import (
+    HiddenFolder,
     Sealer,
     SegmentReader,
     Spool,
     build_segment,
-    hidden_folder,
     publish,
-    seal_all,
 )
-from crawl_lib.segment.publish import seal_closed
 from crawl_lib.storage import LocalStorage
 from tests.forked import run_python
 from tests.segment.helpers import NODES, facts, fetches, fill, take_back, writer
 
-HIDDEN = hidden_folder("crawl/1", "node-a", "take1")
+HIDDEN = "crawl/1/.node-a-take1"
 REPAIR = "krake fsck --repair"
 SMALL = {"max_warc_bytes": 2500}  # several parts of the seven fetches
 STAGE = """
@@ -40,7 +38,7 @@ go_on(Path(sys.argv[1]))
 def go_on(work: Path, storage: LocalStorage | None = None) -> None:
     """What the crawl task does after fetching."""
     storage = storage or LocalStorage(work / "dfs")
-    seal_all(storage, HIDDEN, work / "spool", REPAIR)
+    HiddenFolder(storage, HIDDEN).seal_all(work / "spool", REPAIR)
     build_segment(work / "spool", work / "spool" / "segment", facts(7), NODES)
     publish(storage, "crawl/1", "node-a", "take1", work / "spool" / "segment")
 
@@ -91,7 +89,7 @@ def unsealed(work, tmp_path_factory):
 
 def test_the_segment_is_the_same_as_without_sealing_and_local_room_is_free(work, unsealed):
     storage = LocalStorage(work / "dfs")
-    seal_all(storage, HIDDEN, work / "spool", REPAIR)
+    HiddenFolder(storage, HIDDEN).seal_all(work / "spool", REPAIR)
     assert spooled(work) == []
     assert not storage.exists("crawl/1/node-a")
     go_on(work)
@@ -127,7 +125,7 @@ def test_a_rerun_trusts_what_is_sealed_and_reads_only_the_open_file(tmp_path):
     out._open.abandon()  # as a kill leaves it
     parts = Spool(tmp_path / "spool").parts()
     assert [part.is_closed for part in parts] == [True] * (len(parts) - 1) + [False]
-    seal_closed(LocalStorage(tmp_path / "dfs"), HIDDEN, tmp_path / "spool")
+    HiddenFolder(LocalStorage(tmp_path / "dfs"), HIDDEN).seal_closed(tmp_path / "spool")
     assert spooled(tmp_path) == [parts[-1].warc.name]
     assert Spool(tmp_path / "spool").parts() == parts
     again = writer(tmp_path / "spool", **SMALL)
@@ -150,10 +148,10 @@ def test_an_open_part_is_left_alone_and_refused_at_the_end(tmp_path):
     out = writer(tmp_path / "spool")
     fill(out, fetches())
     storage = LocalStorage(tmp_path / "dfs")
-    seal_closed(storage, HIDDEN, tmp_path / "spool")
+    HiddenFolder(storage, HIDDEN).seal_closed(tmp_path / "spool")
     assert len(spooled(tmp_path)) == 1
     with pytest.raises(StorageError, match="still open"):
-        seal_all(storage, HIDDEN, tmp_path / "spool", REPAIR)
+        HiddenFolder(storage, HIDDEN).seal_all(tmp_path / "spool", REPAIR)
     out.close()
 
 
@@ -213,7 +211,7 @@ def test_a_store_that_cannot_be_opened_is_tried_again(work):
 
     with Sealer(opened, HIDDEN, work / "spool", interval_s=0.01):
         assert done.wait(60)
-    seal_all(storage, HIDDEN, work / "spool", REPAIR)
+    HiddenFolder(storage, HIDDEN).seal_all(work / "spool", REPAIR)
     assert spooled(work) == []
 
 
@@ -239,7 +237,7 @@ def test_a_sealed_file_that_is_gone_is_sent_again_while_the_local_one_is_there(w
 @pytest.mark.parametrize("damage", ["gone", "shorter", "folder"])
 def test_a_sealed_file_that_is_lost_is_named_with_what_to_do(work, damage):
     storage = LocalStorage(work / "dfs")
-    seal_all(storage, HIDDEN, work / "spool", REPAIR)
+    HiddenFolder(storage, HIDDEN).seal_all(work / "spool", REPAIR)
     part = Spool(work / "spool").parts()[1]
     place = storage.local_path(f"{HIDDEN}/{part.warc.name}")
     data = place.read_bytes()
@@ -263,7 +261,7 @@ def test_a_sealed_file_that_is_lost_is_named_with_what_to_do(work, damage):
 
 def test_a_sealed_file_that_is_lost_after_the_build_is_not_published(work):
     storage = LocalStorage(work / "dfs")
-    seal_all(storage, HIDDEN, work / "spool", REPAIR)
+    HiddenFolder(storage, HIDDEN).seal_all(work / "spool", REPAIR)
     build_segment(work / "spool", work / "segment", facts(7), NODES)
     name = Spool(work / "spool").parts()[1].warc.name
     storage.delete(f"{HIDDEN}/{name}")

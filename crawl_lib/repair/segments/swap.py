@@ -23,7 +23,7 @@ from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.rounds import refresh_index
 from crawl_lib.sealed import MANIFEST_FILE, sealed_json, unsealed_if_new
-from crawl_lib.segment import Manifest, check_segment, upload_built
+from crawl_lib.segment import HiddenFolder, Manifest, check_segment
 from crawl_lib.stores import Stores
 
 COMPACTED_PREFIX = ".compacted-"
@@ -111,7 +111,7 @@ def replace_segment(
     for name in new_segments(folder, node):
         if name != new:
             storage.delete(folder.at(name))  # of an attempt that was killed
-    upload_built(storage, built, folder.at(new))
+    HiddenFolder(storage, folder.at(new)).upload(built)
     for name in carried:
         storage.write_bytes(
             folder.at(f"{new}/{name}"), storage.read_bytes(f"{segment.path}/{name}")
