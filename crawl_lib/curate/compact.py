@@ -32,7 +32,6 @@ from crawl_lib.segment import (
     Manifest,
     RunWriter,
     SegmentReader,
-    merge_many,
     write_parquet,
 )
 from crawl_lib.stores import Stores
@@ -270,5 +269,5 @@ class _Compaction:
                     lines.add(f"{urlkey} {stamp} {json.dumps({**value, 'offset': str(place)})}")
         lines.flush()
         with (self.out / Manifest.INDEX_NAME).open("wb") as out:
-            out.writelines(merge_many(lines.paths, self.out.parent))
+            out.writelines(lines.merged(self.out.parent))
             fsync_file(out)

@@ -20,7 +20,7 @@ from crawl_lib.durable import fsync_file, reached, rename_durable
 from crawl_lib.errors import ConfigError, DamagedFileError, InputError, PathNotFoundError, os_errors
 from crawl_lib.repair import finish_all_swaps, repairs_locked
 from crawl_lib.scratch import scratch_folder
-from crawl_lib.segment import Manifest, RunWriter, SegmentReader, merge_many, surt
+from crawl_lib.segment import Manifest, RunWriter, SegmentReader, surt
 from crawl_lib.stores import Stores
 from crawl_lib.urls import key_of
 
@@ -65,7 +65,7 @@ def merge_indexes(stores: Stores, output: Path | None = None) -> IndexReport:
                 f"{stores.crawl.path}: there is no segment yet; `krake crawl` makes some"
             )
         runs.flush()
-        _write(stores, path, merge_many(runs.paths, room), report)
+        _write(stores, path, runs.merged(room), report)
     return report
 
 

@@ -15,13 +15,13 @@ The WARC is the log: a part that was open at a kill is cut to its last whole gro
 from typing import TYPE_CHECKING
 
 from crawl_lib.lazy import loads_later
-from crawl_lib.segment.cdxj import cdxj_line, surt
+from crawl_lib.segment.cdxj import surt
 from crawl_lib.segment.encoder import Position, RecordEncoder, WarcInfo
 from crawl_lib.segment.manifest import (
     DroppedLists,
     Manifest,
 )
-from crawl_lib.segment.members import Member, WantedRecord, read_members
+from crawl_lib.segment.members import Member, WantedRecord
 from crawl_lib.segment.parts import (
     Part,
     Spool,
@@ -32,8 +32,8 @@ from crawl_lib.segment.publish import (
     Sealer,
     publish,
 )
-from crawl_lib.segment.recover import group_of, groups_of, taken_of
-from crawl_lib.segment.runs import RunWriter, merge_many
+from crawl_lib.segment.recover import Recovered
+from crawl_lib.segment.runs import RunWriter
 
 if TYPE_CHECKING:
     from crawl_lib.segment.build import build_segment, built_problem
