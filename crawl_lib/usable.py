@@ -167,7 +167,7 @@ def _keys(config: Config, secrets: Secrets) -> Problems:
                 yield from _directory("key_storage.servers", Path(server.name).parent)
             elif answers[place] is True:
                 yield from _noted(_rights(server))
-            elif all(answers[other] is False for other in store.places(place)):
+            elif all(answers[other] is False for other in store.rings[place]):
                 yield KeyTablesError(f"{server.name}: has no key tables: {MAKE}")
         if problem := store.ring_problem():
             yield KeyTablesError(problem)
