@@ -21,7 +21,8 @@ from crawl_lib.config import ScratchConfig
 from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError, DamagedFileError, NoRoomError, os_errors
 from crawl_lib.export.choice import Inputs
-from crawl_lib.export.folder import CONTENT, PAGES, ExportFolder
+from crawl_lib.export.folder import ExportFolder
+from crawl_lib.export.tables import CONTENT, PAGES
 from crawl_lib.segment import Member, WantedRecord
 from crawl_lib.stopping import Progress
 from crawl_lib.warc import read_one, split_head
