@@ -27,7 +27,7 @@ from crawl_lib.commoncrawl.wet import SegmentTexts
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.errors import InputError, PathNotFoundError
 from crawl_lib.export import SegmentInput, choose
-from crawl_lib.rounds import note_texts
+from crawl_lib.rounds import CrawlName
 from crawl_lib.scratch import scratch_folder
 from crawl_lib.segment import Part, SegmentReader
 from crawl_lib.stopping import Progress
@@ -174,7 +174,7 @@ def _digest_of(folder: MadeOnce) -> str:
 
 
 def _make_texts(stores: Stores, segments: Sequence[SegmentInput]) -> None:
-    note_texts(stores)
+    CrawlName(stores).note_texts()
     extract_text(stores, (stores.crawl.segment(one.folder, one.node) for one in segments))
 
 

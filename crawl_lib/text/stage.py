@@ -20,7 +20,7 @@ from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError, StorageError, os_errors
 from crawl_lib.parquet import open_parquet
 from crawl_lib.parse import Directives
-from crawl_lib.rounds import has_own_texts
+from crawl_lib.rounds import CrawlName
 from crawl_lib.scratch import scratch_folder
 from crawl_lib.segment import Member, SegmentReader, WantedRecord
 from crawl_lib.states import Outcome
@@ -306,7 +306,11 @@ def text_folders(stores: Stores) -> list[str]:
     Texts of another crawl have none. Raises StorageError.
     """
     base = stores.config.text.directory.strip("/")
-    return [f"{base}/{name}" for name in _names(stores, base)] if has_own_texts(stores) else []
+    return (
+        [f"{base}/{name}" for name in _names(stores, base)]
+        if CrawlName(stores).has_own_texts()
+        else []
+    )
 
 
 def _looked_at(stores: Stores) -> Iterator[tuple[SegmentRef, str | None, list[str]]]:
