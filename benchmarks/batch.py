@@ -18,7 +18,7 @@ from benchmarks.report import Measured, Row, ahead, measure
 from crawl_lib import Config, from_mapping, stages
 from crawl_lib.crawldir import FileName
 from crawl_lib.sealed import MANIFEST_FILE
-from crawl_lib.segment import LINKS_NAME, LINKS_SCHEMA, PAGES_NAME, PAGES_SCHEMA, Manifest
+from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA, Manifest
 from crawl_lib.stores import open_stores
 
 PAGES = 20_000
@@ -105,7 +105,9 @@ def _write_pages(place: Path, rows: list[tuple[str, int, int]]) -> None:
         pa.array(known.get(field.name, [None] * count), field.type) for field in PAGES_SCHEMA
     ]
     pq.write_table(
-        pa.Table.from_arrays(columns, schema=PAGES_SCHEMA), place / PAGES_NAME, compression="zstd"
+        pa.Table.from_arrays(columns, schema=PAGES_SCHEMA),
+        place / Manifest.PAGES_NAME,
+        compression="zstd",
     )
 
 
@@ -113,7 +115,7 @@ def _write_links(place: Path, keys: np.ndarray[Any, Any], urls: list[str]) -> No
     """Half of the links lead to pages of the crawl, by a power law; the others to pages that were not fetched."""
     chooser = np.random.default_rng(1)
     texts = np.array(urls)
-    with pq.ParquetWriter(place / LINKS_NAME, LINKS_SCHEMA, compression="zstd") as writer:
+    with pq.ParquetWriter(place / Manifest.LINKS_NAME, LINKS_SCHEMA, compression="zstd") as writer:
         for first in range(0, PAGES, BLOCK):
             count = BLOCK * LINKS_PER_PAGE
             to = np.minimum((PAGES * chooser.random(count) ** 3).astype(np.int64), PAGES - 1)

@@ -27,17 +27,7 @@ from crawl_lib import Config, from_mapping, stages
 from crawl_lib.commoncrawl import make_graphs, make_index, make_wet
 from crawl_lib.crawldir import FileName
 from crawl_lib.sealed import MANIFEST_FILE
-from crawl_lib.segment import (
-    INDEX_NAME,
-    LINKS_NAME,
-    LINKS_SCHEMA,
-    PAGES_NAME,
-    PAGES_SCHEMA,
-    Manifest,
-    file_entry,
-    surt,
-    write_parquet,
-)
+from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA, Manifest, surt, write_parquet
 from crawl_lib.stores import Stores, open_stores
 from crawl_lib.text import extract_text
 from crawl_lib.warc import base32
@@ -87,9 +77,9 @@ def make_segment(place: Path, numbers: range) -> None:
     """Write the segment of a node, with these pages."""
     place.mkdir(parents=True)
     lines, count = list[str](), len(numbers)
-    write_parquet(place / PAGES_NAME, PAGES_SCHEMA, _pages(place / WARC, numbers, lines))
-    (place / INDEX_NAME).write_text("\n".join(sorted(lines)) + "\n")
-    write_parquet(place / LINKS_NAME, LINKS_SCHEMA, _links(numbers))
+    write_parquet(place / Manifest.PAGES_NAME, PAGES_SCHEMA, _pages(place / WARC, numbers, lines))
+    (place / Manifest.INDEX_NAME).write_text("\n".join(sorted(lines)) + "\n")
+    write_parquet(place / Manifest.LINKS_NAME, LINKS_SCHEMA, _links(numbers))
     own: dict[str, Any] = {
         "take_id": "bench",
         "run_id": "bench",
@@ -107,7 +97,10 @@ def make_segment(place: Path, numbers: range) -> None:
         "links": count * LINKS_PER_PAGE,
         "outcomes": {"ok": count},
     }
-    files = [file_entry(place / name) for name in (WARC, PAGES_NAME, LINKS_NAME, INDEX_NAME)]
+    files = [
+        Manifest.entry_of(place / name)
+        for name in (WARC, Manifest.PAGES_NAME, Manifest.LINKS_NAME, Manifest.INDEX_NAME)
+    ]
     manifest = Manifest(**own, **named, counts=counts, files=files, started="1970-01-01T00:00:00Z")
     (place / MANIFEST_FILE).write_bytes(manifest.to_bytes())
 

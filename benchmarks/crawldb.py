@@ -29,15 +29,7 @@ from crawl_lib.crawldb import generate, update
 from crawl_lib.crawldir import FileName, Scopes
 from crawl_lib.dfsfiles import write_json_bytes
 from crawl_lib.sealed import MANIFEST_FILE, SEALED_VERSION
-from crawl_lib.segment import (
-    LINKS_NAME,
-    LINKS_SCHEMA,
-    PAGES_NAME,
-    PAGES_SCHEMA,
-    Manifest,
-    file_entry,
-    write_parquet,
-)
+from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA, Manifest, write_parquet
 from crawl_lib.segment.tables import PAGE_BLOCK_ROWS
 from crawl_lib.stores import Stores, open_stores
 
@@ -138,9 +130,13 @@ def make_segment(root: Path, folder: int, number: int, pages: int, rows: int) ->
     last = min(pages, first + NODE_PAGES)
     place = root / "dfs" / "crawl" / str(folder) / node
     place.mkdir()
-    write_parquet(place / PAGES_NAME, PAGES_SCHEMA, _pages(root / "keys", first, last, folder))
+    write_parquet(
+        place / Manifest.PAGES_NAME, PAGES_SCHEMA, _pages(root / "keys", first, last, folder)
+    )
     if rows:
-        write_parquet(place / LINKS_NAME, LINKS_SCHEMA, _links(root / "keys", first, last, rows))
+        write_parquet(
+            place / Manifest.LINKS_NAME, LINKS_SCHEMA, _links(root / "keys", first, last, rows)
+        )
     own = {
         "take_id": "bench",
         "run_id": "bench",
@@ -152,7 +148,10 @@ def make_segment(root: Path, folder: int, number: int, pages: int, rows: int) ->
     count = last - first
     links = count * LINKS_PER_PAGE if rows else 0
     counts = {"taken": count, "deferred": 0, "pages": count, "links": links, "outcomes": {}}
-    files = [file_entry(place / name) for name in (PAGES_NAME, LINKS_NAME)[: 2 if rows else 1]]
+    files = [
+        Manifest.entry_of(place / name)
+        for name in (Manifest.PAGES_NAME, Manifest.LINKS_NAME)[: 2 if rows else 1]
+    ]
     manifest = Manifest(**own, **named, counts=counts, files=files, started="1970-01-01T00:00:00Z")  # type: ignore[arg-type]
     (place / MANIFEST_FILE).write_bytes(manifest.to_bytes())
 

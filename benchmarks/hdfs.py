@@ -9,7 +9,8 @@ from pathlib import Path
 
 from benchmarks.report import Row, measure
 from crawl_lib.config import Config
-from crawl_lib.segment import file_entry, upload_checked
+from crawl_lib.segment import Manifest
+from crawl_lib.segment.publish import upload_checked
 from crawl_lib.storage import open_storage
 from tests.cluster.hdfs import Hdfs, resolve_jars, why_not
 
@@ -38,7 +39,7 @@ def transfer(address: str, local: str) -> dict[str, tuple[float, float]]:
         "streamed write": stream,
         "read": read,
         "upload as a WARC file is sealed: digest, upload, read back": lambda: upload_checked(
-            storage, source, "sealed", file_entry(source), None
+            storage, source, "sealed", Manifest.entry_of(source), None
         ),
     }
     return {name: _rate(step) for name, step in steps.items()}

@@ -74,7 +74,7 @@ def _rate(step: Step, batches: Sequence[list[bytes]], server_cpu_s: Callable[[],
 def on_sqlite(path: str) -> dict[str, Rate]:
     """The rates of one file."""
     with open_key_store(KeyStorageConfig(servers=(path,))) as store:
-        store.ensure_tables()
+        store.create()
         return rates(store, lambda: 0.0)
 
 

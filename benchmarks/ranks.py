@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 
 from benchmarks.report import Row, measure
 from crawl_lib import from_mapping
-from crawl_lib.export import ARC_SCHEMAS, ARCS_IN, ARCS_OUT, EXPORT_SCHEMA, PAGES, export_pages
+from crawl_lib.export import ARCS_IN, ARCS_OUT, PAGES, ExportTable, export_pages
+from crawl_lib.export.tables import EXPORT_SCHEMA
 from crawl_lib.ranks import rank_export
 from crawl_lib.stores import Stores, open_stores
 
@@ -39,7 +40,7 @@ def make_export(root: Path, count: int) -> None:
     back = pow(STEP, -1, count)  # count has no factor of STEP, which is a prime
     for name in (ARCS_OUT, ARCS_IN):
         with pq.ParquetWriter(
-            folder / name, ARC_SCHEMAS[name], compression="zstd", use_dictionary=False
+            folder / name, ExportTable.SCHEMAS[name], compression="zstd", use_dictionary=False
         ) as table:
             for ids in _blocks(count):
                 own = ids[:, None]
@@ -49,7 +50,9 @@ def make_export(root: Path, count: int) -> None:
                 ends = np.sort(np.where(there, others, count), axis=1)
                 pairs = [np.repeat(ids, there.sum(axis=1)), ends[ends < count]]
                 table.write_table(
-                    pa.table([pa.array(one.astype(np.int32)) for one in pairs], ARC_SCHEMAS[name])
+                    pa.table(
+                        [pa.array(one.astype(np.int32)) for one in pairs], ExportTable.SCHEMAS[name]
+                    )
                 )
     with pq.ParquetWriter(folder / PAGES, EXPORT_SCHEMA, compression="zstd") as table:
         for ids in _blocks(count):

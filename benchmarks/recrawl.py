@@ -30,7 +30,7 @@ from crawl_lib.config import from_mapping
 from crawl_lib.crawldb import KEYS_FILE, generate, update
 from crawl_lib.crawldir import FileName
 from crawl_lib.sealed import MANIFEST_FILE
-from crawl_lib.segment import LINKS_NAME, LINKS_SCHEMA, PAGES_NAME, PAGES_SCHEMA, Manifest
+from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA, Manifest
 from crawl_lib.stores import Stores, open_stores
 from crawl_lib.version import VERSION
 
@@ -217,8 +217,8 @@ class Years:
         place = stores.storage.local_path(stores.crawl.at(folder, "node-a"))
         assert place is not None
         place.mkdir()
-        pq.write_table(pa.Table.from_pylist(rows, PAGES_SCHEMA), place / PAGES_NAME)
-        pq.write_table(LINKS_SCHEMA.empty_table(), place / LINKS_NAME)
+        pq.write_table(pa.Table.from_pylist(rows, PAGES_SCHEMA), place / Manifest.PAGES_NAME)
+        pq.write_table(LINKS_SCHEMA.empty_table(), place / Manifest.LINKS_NAME)
         counts = {
             "taken": len(rows),
             "deferred": 0,

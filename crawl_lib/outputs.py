@@ -18,7 +18,7 @@ from crawl_lib.index import INDEX_OUTPUT
 from crawl_lib.linkdb import LINKDB_OUTPUT, OUTLINKS_OUTPUT
 from crawl_lib.push import PUSH_OUTPUT
 from crawl_lib.ranks import LINKRANK_OUTPUT
-from crawl_lib.segment import INDEX_NAME
+from crawl_lib.segment import Manifest
 from crawl_lib.statistics import STATISTICS_OUTPUT
 from crawl_lib.stores import Stores
 from crawl_lib.terms import TERMS_OUTPUT
@@ -34,7 +34,7 @@ class CdxjOutput(Output):
 
     def paths(self, stores: Stores) -> list[str]:
         """Name the file."""
-        return existing(stores, stores.crawl.at(INDEX_NAME))
+        return existing(stores, stores.crawl.at(Manifest.INDEX_NAME))
 
     def check(self, stores: Stores, *, full: bool) -> list[Finding]:
         """Find lines that no program can read."""

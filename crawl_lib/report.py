@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from crawl_lib.errors import os_errors
-from crawl_lib.export import PAGES, ExportFolder, PowerCounts, open_web_graph, remedy_of
-from crawl_lib.parquet import NO_COLUMNS, open_parquet
+from crawl_lib.export import PAGES, ExportFolder, PowerCounts, open_web_graph
+from crawl_lib.parquet import NO_COLUMNS
 from crawl_lib.plots import bars, lines, page_of, stacked
 from crawl_lib.rounds import Iterations, Span
 from crawl_lib.states import Outcome
@@ -154,7 +154,7 @@ def _growth(
 
 def _sizes(folder: ExportFolder) -> dict[str, int]:
     sizes = PowerCounts()
-    with open_parquet(folder.storage, folder.file(PAGES), NO_COLUMNS, remedy_of(PAGES)) as table:
+    with folder.table(PAGES).open(NO_COLUMNS) as table:
         for batch in folder.stores.until_stopped(table.batches(BATCH_ROWS, ["length"])):
             lengths: npt.NDArray[Any] = np.from_dlpack(
                 batch.column(0).drop_null()

@@ -24,13 +24,12 @@ from crawl_lib.errors import ConfigError
 from crawl_lib.keys import repair
 from crawl_lib.lazy import loads_later
 from crawl_lib.rounds import (
+    CrawlName,
     at_once,
     commit_iteration,
     ended_before,
     note_change,
-    note_name,
     require_layout,
-    require_own_places,
     waits_until,
 )
 from crawl_lib.seeds import Division, parse_seeds
@@ -105,7 +104,7 @@ def inject(
     ConfigError if no iteration may have the nodes of the config yet, a place is of another crawl, or seeds are other
     people's sites and `fetch.contact` is not set.
     """
-    require_own_places(stores)
+    CrawlName(stores).require()
     note_change(stores, run_id)
     require_layout(stores)
     config = stores.config
@@ -119,7 +118,7 @@ def inject(
     manifest = _inject(
         stores.crawl, run_id, parsed, Division.of(config), fetch=config.fetch, work=stores
     )
-    note_name(stores)
+    CrawlName(stores).note()
     result = {"path": stores.crawl.inbox.path(manifest["digest"]), **manifest["seeds"]}
     if config.order.has_crawldb:
         grown = update_crawldb(stores)

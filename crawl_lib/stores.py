@@ -86,7 +86,8 @@ class Stores(Work):
         ) as store:
             if make:
                 self._refuse_to_forget(store)
-                store.ensure_tables()
+                for server in store.servers:
+                    server.ensure()
                 store.require_ring()
             yield store
 
@@ -110,14 +111,14 @@ class Stores(Work):
         lost = [
             first
             for first in range(len(there))
-            if not any(there[place] for place in store.places(first))
+            if not any(there[place] for place in store.rings[first])
         ]
         if lost and self.crawl.segments():
             if (
                 problem := store.ring_problem()
             ):  # other servers: that their files are not there yet is no loss
                 raise KeyTablesError(problem)
-            gone = sorted({place for first in lost for place in store.places(first)})
+            gone = sorted({place for first in lost for place in store.rings[first]})
             raise KeyTablesError(
                 f"{', '.join(store.servers[place].name for place in gone)}: no key tables are there, and"
                 f" {self.crawl.path} has pages, which would be crawled again: put key_storage.servers or the files back"

@@ -30,7 +30,7 @@ from crawl_lib.errors import (
 )
 from crawl_lib.keys import MAKE, KeyServer, open_key_store
 from crawl_lib.node import FreeSpace
-from crawl_lib.rounds import needed_segments, other_crawls
+from crawl_lib.rounds import CrawlName, needed_segments
 from crawl_lib.storage import LocalStorage, is_local, open_storage
 from crawl_lib.stores import Secrets, Stores, node_dir
 from crawl_lib.urls import UrlFilter, require_chains
@@ -148,7 +148,7 @@ def _store(config: Config, secrets: Secrets, stop: Event | None) -> Problems:
     for written in (config.crawl.directory, config.export.directory):
         store.require_writable(written)
     with suppress(StorageError):  # what cannot be looked at says nothing of other crawls
-        yield from map(ConfigError, other_crawls(Stores(config, secrets, store)))
+        yield from map(ConfigError, CrawlName(Stores(config, secrets, store)).others())
     if room.exists(""):
         yield from _room(FreeSpace(config.watermarks, None, lambda: room))
 
@@ -167,7 +167,7 @@ def _keys(config: Config, secrets: Secrets) -> Problems:
                 yield from _directory("key_storage.servers", Path(server.name).parent)
             elif answers[place] is True:
                 yield from _noted(_rights(server))
-            elif all(answers[other] is False for other in store.places(place)):
+            elif all(answers[other] is False for other in store.rings[place]):
                 yield KeyTablesError(f"{server.name}: has no key tables: {MAKE}")
         if problem := store.ring_problem():
             yield KeyTablesError(problem)

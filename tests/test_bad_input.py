@@ -24,7 +24,8 @@ from crawl_lib.errors import (
     QueueError,
     StorageError,
 )
-from crawl_lib.export import ContentReader, UrlMapping
+from crawl_lib.export import ContentReader
+from crawl_lib.export.readers import UrlMapping
 from crawl_lib.graph import open_web_graph
 from crawl_lib.stores import open_stores
 from demo import Serving, SynthWeb

@@ -23,7 +23,8 @@ from crawl_lib.keys.dump import dump_keys
 from crawl_lib.linkdb import INLINKS_SCHEMA, OUTLINKS_SCHEMA
 from crawl_lib.ranks import LINKRANK_SCHEMA
 from crawl_lib.records import Earlier, Fetched, QueuedUrl
-from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA, Position, cdxj_line
+from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA, Position
+from crawl_lib.segment.cdxj import cdxj_line
 from crawl_lib.states import KeyState, Outcome
 from crawl_lib.storage import open_storage
 from crawl_lib.terms import TERMS_SCHEMA

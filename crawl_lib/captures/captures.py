@@ -14,8 +14,8 @@ from crawl_lib.crawldir import SegmentRef
 from crawl_lib.errors import InputError
 from crawl_lib.export import view_visits
 from crawl_lib.parquet import open_parquet
-from crawl_lib.rounds import note_texts
-from crawl_lib.segment import LINKS_NAME, SegmentReader
+from crawl_lib.rounds import CrawlName
+from crawl_lib.segment import Manifest, SegmentReader
 from crawl_lib.text import AGAIN, TEXT_SCHEMA, extract_text, text_table
 from crawl_lib.versions import GROUP_ROWS, Versions, VersionWork, find_segments
 
@@ -60,7 +60,7 @@ class Captures:
         inputs = replace(there, segments=tuple(by_name))
         inputs.give(engine, links=None)
         paths = (
-            SegmentReader(stores.storage, one.path).verified(LINKS_NAME, stores)
+            SegmentReader(stores.storage, one.path).verified(Manifest.LINKS_NAME, stores)
             for one, _ in inputs.segments
         )
         view_visits(engine, "export/visits", lambda: list(paths))
@@ -100,7 +100,7 @@ class Captures:
         task has made yet are made first. Raises ConfigError if those that are there are of another crawl,
         DamagedFileError, and what `extract_text` does.
         """
-        note_texts(self.work.stores)
+        CrawlName(self.work.stores).note_texts()
         extract_text(self.work.stores, [segment for segment, _ in self.segments])
         rows = self.work.engine.rows(query or self.query, "captures.pages")
         for number, found in groupby(rows, lambda row: int(row["segment"])):

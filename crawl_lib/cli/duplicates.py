@@ -11,7 +11,7 @@ from crawl_lib.cli.common import print_counts, print_result, say, stage_stores
 from crawl_lib.cli.tables import console, grid
 from crawl_lib.crawldb import counts_of
 from crawl_lib.duplicates import find_mirrors, find_near, find_templates, mark_duplicates
-from crawl_lib.rounds import require_own_places
+from crawl_lib.rounds import CrawlName
 from crawl_lib.stores import Stores
 
 
@@ -19,7 +19,7 @@ def mark(arguments: argparse.Namespace) -> int:
     """Give the status `duplicate` in the CrawlDb."""
     with stage_stores(arguments) as stores:
         stages.require_crawldb(stores)
-        require_own_places(stores)
+        CrawlName(stores).require()
         found = counts_of(mark_duplicates(stores, now=datetime.now(UTC)))
     print_result(arguments, found, partial(print_counts, "CrawlDb", found))
     return 0
@@ -28,7 +28,7 @@ def mark(arguments: argparse.Namespace) -> int:
 def near(arguments: argparse.Namespace) -> int:
     """Make the table of near duplicates."""
     with stage_stores(arguments) as stores:
-        require_own_places(stores)
+        CrawlName(stores).require()
         version = find_near(stores, now=datetime.now(UTC))
     counts = {
         name: version.manifest[name] for name in ("version", "cosine", "pages", "groups", "rows")
@@ -52,7 +52,7 @@ def _report(
     arguments: argparse.Namespace, find: Callable[[Stores], list[dict[str, Any]]], none: str
 ) -> int:
     with stage_stores(arguments) as stores:
-        require_own_places(stores)
+        CrawlName(stores).require()
         found = find(stores)
     print_result(arguments, found, partial(_show, found, none))
     return 0

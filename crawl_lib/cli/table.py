@@ -21,7 +21,7 @@ from crawl_lib.ask import (
 from crawl_lib.cli.common import print_counts, print_result, say, stage_stores, tool_stores
 from crawl_lib.config import FIFO
 from crawl_lib.crawldb import counts_of, filter_crawldb, init_crawldb, rebuild
-from crawl_lib.rounds import note_crawldb, note_name, other_crawls, require_own_places
+from crawl_lib.rounds import CrawlName
 from crawl_lib.stores import Stores
 from crawl_lib.versions import Version
 
@@ -103,11 +103,14 @@ def init(arguments: argparse.Namespace) -> int:
 
     def first(stores: Stores, *, now: datetime) -> Version:
         frontier = replace(stores.config.frontier, order=FIFO.name)
-        begun_with_fifo = bool(other_crawls(stores))
+        begun_with_fifo = bool(CrawlName(stores).others())
         if begun_with_fifo:
-            require_own_places(replace(stores, config=replace(stores.config, frontier=frontier)))
+            CrawlName(replace(stores, config=replace(stores.config, frontier=frontier))).require()
         version = init_crawldb(stores, now=now)
-        (note_crawldb if begun_with_fifo else note_name)(stores)
+        if begun_with_fifo:
+            CrawlName(stores).note_crawldb()
+        else:
+            CrawlName(stores).note()
         return version
 
     return _grow(arguments, first, is_first=True)
@@ -138,7 +141,7 @@ def _grow(
     with stage_stores(arguments) as stores:
         stages.require_crawldb(stores)
         if not is_first:
-            require_own_places(stores)
+            CrawlName(stores).require()
         found = counts_of(make(stores, now=datetime.now(UTC)))
     print_result(arguments, found, partial(print_counts, "CrawlDb", found))
     return 0

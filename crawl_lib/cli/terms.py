@@ -6,14 +6,14 @@ from functools import partial
 from typing import Any
 
 from crawl_lib.cli.common import print_counts, print_result, say, stage_stores, tool_stores
-from crawl_lib.rounds import require_own_places
+from crawl_lib.rounds import CrawlName
 from crawl_lib.terms import postings_of, search_terms, update_terms
 
 
 def update(arguments: argparse.Namespace) -> int:
     """Make the table of terms."""
     with stage_stores(arguments) as stores:
-        require_own_places(stores)
+        CrawlName(stores).require()
         version = update_terms(stores, now=datetime.now(UTC))
     counts = {name: version.manifest[name] for name in ("version", "pages", "postings", "rows")}
     found = {**counts, "path": version.path}

@@ -25,7 +25,7 @@ from crawl_lib.crawldir import SegmentRef
 from crawl_lib.engine.numbers import Ints, keys_of
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.parquet import open_parquet, parquet_batches, parquet_errors
-from crawl_lib.segment import INDEX_NAME, SegmentReader, surt
+from crawl_lib.segment import Manifest, SegmentReader, surt
 from crawl_lib.states import Outcome
 from crawl_lib.stores import Stores
 from crawl_lib.text import AGAIN, TEXT_SCHEMA, text_table
@@ -192,9 +192,9 @@ class SegmentCaptures:
 
     def _cdxj(self, reader: SegmentReader) -> Iterator[pa.RecordBatch]:
         """Read `index.cdxj`, a text a line."""
-        if reader.lacks(INDEX_NAME):
+        if reader.lacks(Manifest.INDEX_NAME):
             return
-        where = f"{self.segment.path}/{INDEX_NAME}"
+        where = f"{self.segment.path}/{Manifest.INDEX_NAME}"
         entry = self.stores.storage.stat(where)
         if entry is not None and not entry.size_bytes:
             return
@@ -211,7 +211,7 @@ class SegmentCaptures:
             if parts.null_count:
                 number = pc.index(pc.is_null(parts), True).as_py()
                 raise DamagedFileError(
-                    f"{self.segment.path}/{INDEX_NAME}: the line {batch['line'][number]} cannot be read;"
+                    f"{self.segment.path}/{Manifest.INDEX_NAME}: the line {batch['line'][number]} cannot be read;"
                     " run `krake fsck --repair`"
                 )
             offsets = pc.struct_field(parts, "offset").cast(pa.int64())

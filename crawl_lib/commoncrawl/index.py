@@ -27,9 +27,9 @@ from crawl_lib.commoncrawl.wet import SegmentTexts
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.errors import InputError, PathNotFoundError
 from crawl_lib.export import SegmentInput, choose
-from crawl_lib.rounds import note_texts
+from crawl_lib.rounds import CrawlName
 from crawl_lib.scratch import scratch_folder
-from crawl_lib.segment import WARC_SUFFIX, SegmentReader
+from crawl_lib.segment import Part, SegmentReader
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
 from crawl_lib.text import extract_text, text_table
@@ -174,7 +174,7 @@ def _digest_of(folder: MadeOnce) -> str:
 
 
 def _make_texts(stores: Stores, segments: Sequence[SegmentInput]) -> None:
-    note_texts(stores)
+    CrawlName(stores).note_texts()
     extract_text(stores, (stores.crawl.segment(one.folder, one.node) for one in segments))
 
 
@@ -183,7 +183,7 @@ def _require_small_offsets(stores: Stores, segment: SegmentInput) -> None:
     large = {
         entry["name"]
         for entry in reader.manifest.files
-        if entry["name"].endswith(WARC_SUFFIX) and entry["size_bytes"] > MOST_OFFSET
+        if entry["name"].endswith(Part.WARC_SUFFIX) and entry["size_bytes"] > MOST_OFFSET
     }
     captures = SegmentCaptures(stores, stores.crawl.segment(segment.folder, segment.node))
     if large and captures.last_offset() > MOST_OFFSET:

@@ -17,18 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from crawl_lib.engine.numbers import numbered, numbered_names
-from crawl_lib.export import (
-    ARCS_IN,
-    ARCS_OUT,
-    EXPORT_SCHEMA,
-    PAGES,
-    ExportFolder,
-    remedy_of,
-    row_count,
-)
+from crawl_lib.export import ARCS_IN, ARCS_OUT, PAGES, ExportFolder
 from crawl_lib.graph import arc_column, both_degrees, page_arcs
 from crawl_lib.linkdb import LinkEnds, update_outlinks
-from crawl_lib.parquet import parquet_batches
 from crawl_lib.ranks import Ints, Pairs, Side, between
 from crawl_lib.stores import Stores
 from crawl_lib.urls import domain_of, has_listed_suffix
@@ -83,14 +74,11 @@ class ExportPages(NumberedPages):
         folder.read_inputs()
         folder.require([PAGES, ARCS_OUT, ARCS_IN], "krake graph link")
         self.stores, self.folder = folder.stores, folder
-        self.nodes = row_count(folder.storage, folder.file(PAGES))
+        self.nodes = folder.table(PAGES).rows
 
     def column(self, name: str) -> "Iterator[pa.Array[Any]]":
         """Read a column of `pages.parquet`."""
-        path = self.folder.file(PAGES)
-        batches = parquet_batches(
-            self.folder.storage, path, EXPORT_SCHEMA, [name], remedy_of(PAGES)
-        )
+        batches = self.folder.table(PAGES).batches([name])
         return (batch.column(0) for batch in self.stores.until_stopped(batches))
 
     def arcs(self) -> Iterator[tuple[Ints, Ints]]:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crawl_lib.crawldir import SegmentRef
-from crawl_lib.segment import LINKS_NAME, PAGES_NAME, SegmentReader
+from crawl_lib.segment import Manifest, SegmentReader
 from crawl_lib.stores import Stores
 from crawl_lib.versions import VersionWork, give_segments
 
@@ -32,8 +32,8 @@ def requisites_of(stores: Stores, segments: Sequence[SegmentRef]) -> Keys:
     if not some:
         return no_keys()
     with VersionWork.to_read(stores) as work:
-        give_segments(stores, work.engine, "all_visits", some, PAGES_NAME)
-        give_segments(stores, work.engine, "named", segments, LINKS_NAME)
+        give_segments(stores, work.engine, "all_visits", some, Manifest.PAGES_NAME)
+        give_segments(stores, work.engine, "named", segments, Manifest.LINKS_NAME)
         found: Keys = pa.array(work.engine.column("export/requisites_alone"), pa.binary(20))
         return found
 

@@ -37,7 +37,7 @@ from crawl_lib.engine.numbers import Ints, keys_of
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.parquet import open_parquet
 from crawl_lib.scratch import scratch_folder
-from crawl_lib.segment import SegmentReader, WantedRecord, read_members
+from crawl_lib.segment import Member, SegmentReader, WantedRecord
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
 from crawl_lib.text import AGAIN, TEXT_SCHEMA, text_table
@@ -217,7 +217,7 @@ class SegmentTexts:
                     number, f"{self.segment.path}/{text.file}", text.offset, text.length
                 )
 
-        for member in read_members(self.stores.storage, wanted()):
+        for member in Member.read_all(self.stores.storage, wanted()):
             yield kept.pop(), _record_id(member.wanted, member.data)
 
     def _warcinfo(self, reader: SegmentReader, name: str) -> bytes:

@@ -9,7 +9,7 @@ from datetime import datetime
 import pyarrow as pa
 
 from crawl_lib.crawldb.table import CRAWLDB, TIME
-from crawl_lib.segment import PAGES_NAME, PAGES_SCHEMA, SegmentReader
+from crawl_lib.segment import PAGES_SCHEMA, Manifest, SegmentReader
 from crawl_lib.stores import Stores
 from crawl_lib.versions import Version, Versions, VersionWork
 
@@ -49,7 +49,7 @@ def host_statistics(
         readers = (
             SegmentReader(stores.storage, segment.path) for segment in segments if segment.exists()
         )
-        there = [reader.verified(PAGES_NAME, stores) for reader in readers]
+        there = [reader.verified(Manifest.PAGES_NAME, stores) for reader in readers]
         work.engine.tables("pages", there, PAGES_SCHEMA)
         work.engine.values("settings", pa.table({"now": pa.array([now], TIME)}))
         for row in work.engine.rows("crawldb/host_statistics", "hosts"):

@@ -41,7 +41,7 @@ from crawl_lib.engine.numbers import hosts_of
 from crawl_lib.errors import InputError
 from crawl_lib.parquet import parquet_batches
 from crawl_lib.scoring import Scoring
-from crawl_lib.segment import LINKS_NAME, PAGES_NAME
+from crawl_lib.segment import Manifest
 from crawl_lib.stores import Stores
 from crawl_lib.text import AGAIN, TEXT_SCHEMA, extract_text, text_table
 from crawl_lib.urls import Chain, Scope, domain_of
@@ -284,7 +284,7 @@ class _Update:
         there = {str(segment): segment for segment in self.inputs.there}
         names = self.engine.column("crawldb/lost_segments") if self.parent else []
         older = [there[name] for name in names if name in there]
-        give_segments(self.stores, self.engine, "older_pages", older, PAGES_NAME)
+        give_segments(self.stores, self.engine, "older_pages", older, Manifest.PAGES_NAME)
         self.engine.values("older_segments", numbered(map(str, older)))
         return older
 
@@ -404,7 +404,7 @@ class _Update:
         `older`: the segments that have such captures.
         """
         engine = self.engine
-        give_segments(self.stores, engine, "all_older_links", older, LINKS_NAME)
+        give_segments(self.stores, engine, "all_older_links", older, Manifest.LINKS_NAME)
         engine.keep("replaced", "crawldb/replaced", "crawldb.links")
         for number, group in enumerate(_groups(len(older), count)):
             self._narrow(group, "older_links")

@@ -26,18 +26,12 @@ from crawl_lib.repair import finish_swaps, replace_segment
 from crawl_lib.scratch import scratch_folder
 from crawl_lib.sealed import MANIFEST_FILE, SEALED_VERSION
 from crawl_lib.segment import (
-    INDEX_NAME,
-    LINKS_NAME,
     LINKS_SCHEMA,
-    PAGES_NAME,
     PAGES_SCHEMA,
+    DroppedLists,
     Manifest,
     RunWriter,
     SegmentReader,
-    encode_dropped,
-    file_entry,
-    is_dropped_file,
-    merge_many,
     write_parquet,
 )
 from crawl_lib.stores import Stores
@@ -133,16 +127,21 @@ class _Compaction:
         for name in self.reader.warc_files:
             self._warc(name)
         outcomes: Counter[str] = Counter()
-        pages = write_parquet(self.out / PAGES_NAME, PAGES_SCHEMA, self._pages(outcomes))
-        links = write_parquet(self.out / LINKS_NAME, LINKS_SCHEMA, self.reader.links())
+        pages = write_parquet(self.out / Manifest.PAGES_NAME, PAGES_SCHEMA, self._pages(outcomes))
+        links = write_parquet(self.out / Manifest.LINKS_NAME, LINKS_SCHEMA, self.reader.links())
         self._index()
-        known = {PAGES_NAME, LINKS_NAME, INDEX_NAME, *self.reader.warc_files}
+        known = {
+            Manifest.PAGES_NAME,
+            Manifest.LINKS_NAME,
+            Manifest.INDEX_NAME,
+            *self.reader.warc_files,
+        }
         for entry in old.files:
-            if entry["name"] not in known and not is_dropped_file(entry["name"]):
+            if entry["name"] not in known and not DroppedLists.has_name(entry["name"]):
                 self.storage.download(f"{self.path}/{entry['name']}", self.out / entry["name"])
                 with (self.out / entry["name"]).open("rb") as file:
                     fsync_file(file)
-        name, data = encode_dropped(self.reader.taken_out - self._waiting())
+        name, data = DroppedLists.encode(self.reader.taken_out - self._waiting())
         write_durable(self.out / name, data)
         fsync_dir(self.out)
         gone = (
@@ -166,7 +165,7 @@ class _Compaction:
                 "retried": dict(sorted(self.retried.items())),
                 "dropped": old.counts.get("dropped", 0) + report.pages,
             },
-            files=[file_entry(path) for path in sorted(self.out.iterdir())],
+            files=[Manifest.entry_of(path) for path in sorted(self.out.iterdir())],
             history=[*old.history, done],
         )
         write_durable(self.out / MANIFEST_FILE, manifest.to_bytes())
@@ -247,7 +246,7 @@ class _Compaction:
         place = moved(self.removed[name], offset) if name in self.removed else None
         if place is None:
             raise DamagedFileError(
-                f"{self.path}/{PAGES_NAME}: names byte {offset} of {name}, where no kept record is"
+                f"{self.path}/{Manifest.PAGES_NAME}: names byte {offset} of {name}, where no kept record is"
             )
         return place
 
@@ -256,7 +255,7 @@ class _Compaction:
 
         Two captures of a URL in a second differ in the places.
         """
-        where = f"{self.path}/{INDEX_NAME}"
+        where = f"{self.path}/{Manifest.INDEX_NAME}"
         lines = RunWriter(self.out.with_name("index"), INDEX_RUN_LINES)
         with self.storage.open_read(where) as file:
             for number, line in enumerate(file, 1):
@@ -269,6 +268,6 @@ class _Compaction:
                 if place is not None:
                     lines.add(f"{urlkey} {stamp} {json.dumps({**value, 'offset': str(place)})}")
         lines.flush()
-        with (self.out / INDEX_NAME).open("wb") as out:
-            out.writelines(merge_many(lines.paths, self.out.parent))
+        with (self.out / Manifest.INDEX_NAME).open("wb") as out:
+            out.writelines(lines.merged(self.out.parent))
             fsync_file(out)

@@ -18,7 +18,7 @@ from crawl_lib.errors import TargetExistsError
 from crawl_lib.export import page_key
 from crawl_lib.outputs import OUTPUTS
 from crawl_lib.repair import finish_all_swaps
-from crawl_lib.segment import SegmentReader, write_dropped
+from crawl_lib.segment import DroppedLists, SegmentReader
 from crawl_lib.stores import Stores
 
 
@@ -70,7 +70,7 @@ def drop_pages(stores: Stores, pages: Sequence[str], *, dry_run: bool = False) -
             with suppress(TargetExistsError):
                 stores.storage.write_bytes(stores.crawl.at(segment.folder, FileName.DROPPED), b"")
             reached("curate.drop.marked")
-            write_dropped(stores.storage, segment.path, new)
+            DroppedLists(stores.storage, segment.path).write(new)
             reached("curate.drop.written")
         unknown -= out | new
     report.unknown = sorted(names[key] for key in unknown)

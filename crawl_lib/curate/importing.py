@@ -44,15 +44,13 @@ from crawl_lib.rounds import commit_iteration, start_import
 from crawl_lib.scratch import scratch_base
 from crawl_lib.sealed import sealed_json, unsealed
 from crawl_lib.segment import (
-    PAGES_SUFFIX,
     Manifest,
+    Part,
     PartWriter,
     SegmentReader,
+    Spool,
     WarcInfo,
     build_segment,
-    file_entry,
-    list_parts,
-    part_prefix,
     publish,
     read_blocks,
 )
@@ -106,7 +104,7 @@ def import_archives(
     new: list[FileReport] = []
     for path in archives:
         with os_errors(path, "cannot be read", InputError):
-            entry = file_entry(path)
+            entry = Manifest.entry_of(path)
         file = FileReport(str(path), entry["sha256"], entry["size_bytes"])
         report.files.append(file)
         if file.sha256 in before:
@@ -191,9 +189,9 @@ class _Import:
             (self.room / "spool").mkdir(parents=True)
             return []
         for digest in self.digests:
-            for part in list_parts(self.room / "spool", self.prefix(digest)):
+            for part in Spool(self.room / "spool", self.prefix(digest)).parts():
                 if digest in counts:
-                    for block in read_blocks(part.path(PAGES_SUFFIX)):
+                    for block in read_blocks(part.path(Part.PAGES_SUFFIX)):
                         self.reader.seen.update(block.column("key").to_pylist())  # type: ignore[arg-type]
                 else:
                     part.discard_rows()
@@ -217,7 +215,7 @@ class _Import:
 
         Each attempt has the same, in whatever order the archives are named.
         """
-        return part_prefix(self.iteration.folder, IMPORT_NODE, self.digests.index(digest))
+        return Spool.prefix_of(self.iteration.folder, IMPORT_NODE, self.digests.index(digest))
 
     def spool(self, file: FileReport, position: int) -> None:
         """Write an archive's pages from a position on: step 1."""

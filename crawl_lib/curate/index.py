@@ -20,7 +20,7 @@ from crawl_lib.durable import fsync_file, reached, rename_durable
 from crawl_lib.errors import ConfigError, DamagedFileError, InputError, PathNotFoundError, os_errors
 from crawl_lib.repair import finish_all_swaps, repairs_locked
 from crawl_lib.scratch import scratch_folder
-from crawl_lib.segment import INDEX_NAME, RunWriter, SegmentReader, merge_many, surt
+from crawl_lib.segment import Manifest, RunWriter, SegmentReader, surt
 from crawl_lib.stores import Stores
 from crawl_lib.urls import key_of
 
@@ -46,7 +46,7 @@ def merge_indexes(stores: Stores, output: Path | None = None) -> IndexReport:
     without a segment or where a file that is no index is there, DamagedFileError or PathNotFoundError naming the
     segment's index, StorageError, LockedError while another process of this machine repairs segments or makes an index.
     """
-    path = output or stores.storage.local_path(stores.crawl.at(INDEX_NAME))
+    path = output or stores.storage.local_path(stores.crawl.at(Manifest.INDEX_NAME))
     if path is None:
         raise ConfigError(
             f"the crawl directory is on {stores.storage.name}: name a file of this machine with --output"
@@ -65,7 +65,7 @@ def merge_indexes(stores: Stores, output: Path | None = None) -> IndexReport:
                 f"{stores.crawl.path}: there is no segment yet; `krake crawl` makes some"
             )
         runs.flush()
-        _write(stores, path, merge_many(runs.paths, room), report)
+        _write(stores, path, runs.merged(room), report)
     return report
 
 
@@ -88,9 +88,9 @@ def _lines(stores: Stores, segment: SegmentRef, report: IndexReport) -> Iterator
 
     They have the key of today, and a path from the crawl directory.
     """
-    where = f"{segment.path}/{INDEX_NAME}"
+    where = f"{segment.path}/{Manifest.INDEX_NAME}"
     reader = SegmentReader(stores.storage, segment.path)
-    if reader.lacks(INDEX_NAME):
+    if reader.lacks(Manifest.INDEX_NAME):
         return
     dropped = reader.dropped
     try:

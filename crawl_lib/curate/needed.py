@@ -14,15 +14,7 @@ from typing import Any
 from crawl_lib.curate.import_pages import ImportedPage
 from crawl_lib.records import MOST_STEPS, QueuedUrl, TakenUrl
 from crawl_lib.repair import is_robots
-from crawl_lib.segment import (
-    LINKS_SUFFIX,
-    PAGES_SUFFIX,
-    Part,
-    PartWriter,
-    WarcInfo,
-    list_parts,
-    read_blocks,
-)
+from crawl_lib.segment import Part, PartWriter, Spool, WarcInfo, read_blocks
 from crawl_lib.stores import Stores
 from crawl_lib.urls import REQUISITE, Rejection, UrlFilter, key_of
 from crawl_lib.version import VERSION
@@ -50,11 +42,11 @@ def steps_of_requisites(
     """
     shutil.rmtree(room, ignore_errors=True)
     _spool(stores, pages, scope, room, clock)
-    parts = list_parts(room, _PREFIX)
-    captured = {row["key"]: row["redirect_url"] for row in _rows(parts, PAGES_SUFFIX)}
+    parts = Spool(room, _PREFIX).parts()
+    captured = {row["key"]: row["redirect_url"] for row in _rows(parts, Part.PAGES_SUFFIX)}
     named: defaultdict[bytes, set[bytes]] = defaultdict(set)
     linked = set[bytes]()
-    for row in _rows(parts, LINKS_SUFFIX):
+    for row in _rows(parts, Part.LINKS_SUFFIX):
         if row["rule"] == REQUISITE and row["target"] in captured:
             named[row["source"]].add(row["target"])
         elif row["followed"] or (row["rule"] not in _NO_LINKS and row["element"] not in _FRAMES):

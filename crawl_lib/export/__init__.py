@@ -14,30 +14,9 @@ whole. A second run keeps those, deletes leftovers, and writes the rest; with ot
 from crawl_lib.export.choice import Inputs, SegmentInput
 from crawl_lib.export.content import content_sizes, write_offsets
 from crawl_lib.export.exports import choose, newest_export, remove_older
-from crawl_lib.export.folder import (
-    ARC_SCHEMAS,
-    ARCS_IN,
-    ARCS_OUT,
-    CONTENT,
-    GRAPH_INDEX,
-    INPUTS,
-    OFFSETS,
-    PAGES,
-    RANK_SCHEMAS,
-    URL_MAPPING,
-    WEB_GRAPH,
-    ExportFolder,
-    changed_segments,
-    check_segments,
-    checked_table,
-    list_exports,
-    remedy_of,
-    row_count,
-    write_table,
-)
-from crawl_lib.export.local import local_files
-from crawl_lib.export.readers import ContentReader, Node, PowerCounts, UrlMapping, WebGraph
-from crawl_lib.export.run import EXPORT_SCHEMA, ExportReport, export_pages, write_mapping
+from crawl_lib.export.folder import ExportFolder, list_exports
+from crawl_lib.export.readers import ContentReader, PowerCounts, WebGraph
+from crawl_lib.export.run import export_pages, write_mapping
 from crawl_lib.export.show import (
     is_node_id,
     open_web_graph,
@@ -45,5 +24,16 @@ from crawl_lib.export.show import (
     plain_row,
     show_page,
     url_named,
+)
+from crawl_lib.export.tables import (
+    ARCS_IN,
+    ARCS_OUT,
+    CONTENT,
+    GRAPH_INDEX,
+    OFFSETS,
+    PAGES,
+    URL_MAPPING,
+    WEB_GRAPH,
+    ExportTable,
 )
 from crawl_lib.export.visits import view_visits

@@ -21,8 +21,9 @@ from crawl_lib.config import ScratchConfig
 from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError, DamagedFileError, NoRoomError, os_errors
 from crawl_lib.export.choice import Inputs
-from crawl_lib.export.folder import CONTENT, PAGES, ExportFolder
-from crawl_lib.segment import Member, WantedRecord, read_members
+from crawl_lib.export.folder import ExportFolder
+from crawl_lib.export.tables import CONTENT, PAGES
+from crawl_lib.segment import Member, WantedRecord
 from crawl_lib.stopping import Progress
 from crawl_lib.warc import read_one, split_head
 
@@ -141,7 +142,7 @@ def write_content(
     offsets are made of these sizes, or of the file that is there. Raises StorageError, DamagedFileError naming WARC
     file and offset, ConfigError where a page cannot have a size of 32 bits, StoppedError from `progress`.
     """
-    for node_id, data in _compressed(read_members(folder.storage, wanted), inputs):
+    for node_id, data in _compressed(Member.read_all(folder.storage, wanted), inputs):
         buckets.add(node_id, data)
         progress.add(1)
     buckets.flush()

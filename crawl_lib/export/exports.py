@@ -13,7 +13,8 @@ from crawl_lib.errors import (
     PathNotFoundError,
 )
 from crawl_lib.export.choice import NAME_PATTERN, SegmentInput, gather_inputs
-from crawl_lib.export.folder import WEB_GRAPH, ExportFolder, list_exports
+from crawl_lib.export.folder import ExportFolder, list_exports
+from crawl_lib.export.tables import WEB_GRAPH
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
 

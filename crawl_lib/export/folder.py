@@ -1,7 +1,7 @@
 """The export directory: names of its files, and how a file of it becomes visible."""
 
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from itertools import chain, islice
@@ -20,40 +20,12 @@ from crawl_lib.errors import (
     PathNotFoundError,
     TargetExistsError,
 )
-from crawl_lib.export.choice import NAME_PATTERN, REMEDY, Inputs, SegmentInput
-from crawl_lib.parquet import NO_COLUMNS, open_parquet, parquet_batches
+from crawl_lib.export.choice import NAME_PATTERN, Inputs, SegmentInput
+from crawl_lib.export.tables import ExportTable
+from crawl_lib.scratch import scratch_folder
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stopping import Progress
-from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores
-
-INPUTS = "inputs"
-PAGES = "pages.parquet"
-URL_MAPPING = "urlmapping"
-OFFSETS = "offsets"
-CONTENT = "content"
-ARCS_OUT = "arcs-out.parquet"
-ARCS_IN = "arcs-in.parquet"
-GRAPH_INDEX = "webgraph-index"
-WEB_GRAPH = "webgraph"
-_ENDS = [pa.field(name, pa.int32(), nullable=False) for name in ("source", "target")]
-ARC_SCHEMAS = {ARCS_OUT: pa.schema(_ENDS), ARCS_IN: pa.schema(_ENDS[::-1])}
-_RANK = pa.field("rank", pa.float64(), nullable=False)
-_KEY, _URL, _HOST, _DOMAIN = (
-    pa.field(name, kind, nullable=False)
-    for name, kind in (
-        ("key", pa.binary(20)),
-        ("url", pa.string()),
-        ("host", pa.string()),
-        ("domain", pa.string()),
-    )
-)
-RANK_SCHEMAS = {
-    "pagerank-pages.parquet": pa.schema([_KEY, _URL, _RANK]),
-    "pagerank-hosts.parquet": pa.schema([_HOST, _RANK]),
-    "pagerank-domains.parquet": pa.schema([_DOMAIN, _RANK]),
-}
-"""What `crawl_lib.ranks` adds to an export that is asked for it."""
 
 
 class ExportFolder:
@@ -64,6 +36,8 @@ class ExportFolder:
     rename.
     `path`: below the storage's root. `written`: names of files that are there as this object wrote them.
     """
+
+    INPUTS = "inputs"
 
     def __init__(self, stores: Stores, name: str) -> None:
         if not NAME_PATTERN.fullmatch(name):
@@ -93,12 +67,12 @@ class ExportFolder:
 
         Raises PathNotFoundError if there is no such export, DamagedFileError.
         """
-        place = self.file(INPUTS)
+        place = self.file(self.INPUTS)
         try:
             return Inputs.from_bytes(self.storage.read_bytes(place), place)
         except PathNotFoundError as error:
             raise PathNotFoundError(
-                f"{self.path}: there is no such export (it has no {INPUTS}); {listed_exports(self.stores)}"
+                f"{self.path}: there is no such export (it has no {self.INPUTS}); {listed_exports(self.stores)}"
             ) from error
 
     def is_empty(self) -> bool:
@@ -111,19 +85,19 @@ class ExportFolder:
         Without an export, `now` and no segments. Raises OutputConflictError where the folder is an export of something
         else, or none.
         """
-        if self.has(INPUTS):
+        if self.has(self.INPUTS):
             inputs = self.read_inputs()
             late = self._with_rows(inputs, now).late(now)
             if late is None:
                 raise OutputConflictError(
                     f"{self.path}: the export {self.name!r} exists already and was made of other segments or options"
-                    f" (see {self.file(INPUTS)}), or before pages of them were dropped; choose another label, or move"
-                    " that folder away"
+                    f" (see {self.file(self.INPUTS)}), or before pages of them were dropped; choose another label, or"
+                    " move that folder away"
                 )
             return inputs, late
         if not self.is_empty():
             raise OutputConflictError(
-                f"{self.path}: has files but no {INPUTS}, so it is not an export of Krake;"
+                f"{self.path}: has files but no {self.INPUTS}, so it is not an export of Krake;"
                 " choose another label, or move that folder away"
             )
         return now, ()
@@ -148,8 +122,8 @@ class ExportFolder:
         Raises OutputConflictError if it differs. Nothing of `inputs` is late: an attempt on another machine may have
         been faster, with fewer segments.
         """
-        if not self.has(INPUTS):
-            with self.writing(INPUTS) as file:
+        if not self.has(self.INPUTS):
+            with self.writing(self.INPUTS) as file:
                 file.write(inputs.to_bytes())
         first, late = self.begun(inputs)
         if first.crawldb != inputs.crawldb:
@@ -206,105 +180,92 @@ class ExportFolder:
             self.storage.delete(hidden)
         reached(f"export.{name}.published")
 
+    def changed_segments(self, inputs: Inputs) -> Iterator[tuple[SegmentInput, bool]]:
+        """Yield the changed segments, and whether each is gone.
 
-def changed_segments(folder: ExportFolder, inputs: Inputs) -> Iterator[tuple[SegmentInput, bool]]:
-    """Yield the changed segments, and whether each is gone.
+        The change is since the export was begun.
+        """
+        for segment in self.stores.until_stopped(inputs.segments):
+            try:
+                now = SegmentReader(self.storage, segment.path).digest
+            except PathNotFoundError:
+                yield segment, True
+            else:
+                if now != segment.manifest_sha256:
+                    yield segment, False
 
-    The change is since the export was begun.
-    """
-    for segment in folder.stores.until_stopped(inputs.segments):
-        try:
-            now = SegmentReader(folder.storage, segment.path).digest
-        except PathNotFoundError:
-            yield segment, True
-        else:
-            if now != segment.manifest_sha256:
-                yield segment, False
+    def check_segments(self, inputs: Inputs) -> None:
+        """Check that no segment of an export has changed.
 
-
-def check_segments(folder: ExportFolder, inputs: Inputs) -> None:
-    """Check that no segment of an export has changed.
-
-    Raises PathNotFoundError or OutputConflictError naming the segment, the export and what to do, and StoppedError.
-    """
-    for segment, is_gone in changed_segments(folder, inputs):
-        if is_gone:
-            raise PathNotFoundError(
-                f"export {folder.name!r} was begun with segment {segment.path}, which is gone;"
-                f" bring it back, or move {folder.path} away and export what is left"
+        Raises PathNotFoundError or OutputConflictError naming the segment, the export and what to do, and StoppedError.
+        """
+        for segment, is_gone in self.changed_segments(inputs):
+            if is_gone:
+                raise PathNotFoundError(
+                    f"export {self.name!r} was begun with segment {segment.path}, which is gone;"
+                    f" bring it back, or move {self.path} away and export what is left"
+                )
+            raise OutputConflictError(
+                f"export {self.name!r} was begun with another state of segment {segment.path} (pages were dropped"
+                f" since, or its manifest.json has changed); choose another label for a new export, or move"
+                f" {self.path} away"
             )
-        raise OutputConflictError(
-            f"export {folder.name!r} was begun with another state of segment {segment.path} (pages were dropped"
-            f" since, or its manifest.json has changed); choose another label for a new export, or move"
-            f" {folder.path} away"
-        )
 
+    def table(self, name: str) -> ExportTable:
+        """Return a table of the export."""
+        return ExportTable(self.storage, self.file(name))
 
-def write_table(
-    folder: ExportFolder,
-    name: str,
-    schema: pa.Schema,
-    rows: Iterable[pa.Table],
-    progress: Progress,
-    *,
-    dictionary: bool = True,
-) -> None:
-    """Write a Parquet file of an export.
+    def write_table(
+        self,
+        name: str,
+        rows: Iterable[pa.Table],
+        progress: Progress,
+        *,
+        schema: pa.Schema | None = None,
+        dictionary: bool = True,
+    ) -> None:
+        """Write a table of the export.
 
-    Each of `rows` becomes a row group. `dictionary`: as Parquet understands it. The file is begun when the first rows
-    are there: a server would not wait for it while they are sorted.
-    """
-    waiting = iter(rows)
-    first = list(islice(waiting, 1))
-    with (
-        folder.writing(name) as file,
-        pq.ParquetWriter(
-            file, schema, compression="zstd", use_dictionary=dictionary, write_page_checksum=True
-        ) as writer,
-    ):
-        for table in chain(first, waiting):
-            writer.write_table(table.cast(schema), row_group_size=max(1, len(table)))
-            progress.add(len(table))
-    progress.end()
+        Each of `rows` becomes a row group. `schema`: the table's own with metadata. `dictionary`: as Parquet
+        understands it. The file is begun when the first rows are there: a server would not wait for it while they are
+        sorted.
+        """
+        schema = schema or ExportTable.SCHEMAS[name]
+        waiting = iter(rows)
+        first = list(islice(waiting, 1))
+        with (
+            self.writing(name) as file,
+            pq.ParquetWriter(
+                file,
+                schema,
+                compression="zstd",
+                use_dictionary=dictionary,
+                write_page_checksum=True,
+            ) as writer,
+        ):
+            for table in chain(first, waiting):
+                writer.write_table(table.cast(schema), row_group_size=max(1, len(table)))
+                progress.add(len(table))
+        progress.end()
 
+    @contextmanager
+    def local_files(self) -> Iterator[Callable[[str], Path]]:
+        """Give a function from file names to local paths.
 
-def checked_table(
-    stores: Stores, path: str, schema: pa.Schema, columns: Sequence[str], remedy: str = REMEDY
-) -> str:
-    """Check the pages' checksums of a table; return its path.
+        The paths are good within the block. Files of a remote store are copied to a folder of this reader in the
+        scratch directory, which is deleted at the end.
+        """
+        local = self.storage.local_path(self.path)
+        if local is not None:
+            yield local.joinpath
+            return
+        with scratch_folder(self.stores.config, f"read-{self.name}-{uuid.uuid4().hex}") as scratch:
 
-    An export keeps no digests of its tables, and engines compare no checksums. Raises DamagedFileError, StorageError,
-    StoppedError.
-    """
-    for _ in stores.until_stopped(
-        parquet_batches(stores.storage, path, schema, columns, f"; {remedy}")
-    ):
-        pass
-    return path
+            def copied(file: str) -> Path:
+                self.storage.download(self.file(file), scratch / file)
+                return scratch / file
 
-
-def remedy_of(path: str) -> str:
-    """Return how errors about an export's table end.
-
-    That is the remedy if the file at `path` is damaged.
-    """
-    name = path.rpartition("/")[2]
-    if name in {ARCS_OUT, ARCS_IN}:
-        return "; move it away and run `krake graph link`"
-    return (
-        "; move it away, and run `krake graph rank`"
-        if name.startswith("pagerank-")
-        else f"; {REMEDY}"
-    )
-
-
-def row_count(storage: Storage, path: str, schema: pa.Schema = NO_COLUMNS) -> int:
-    """Return an export table's number of rows, from its end.
-
-    Raises what `open_parquet` does.
-    """
-    with open_parquet(storage, path, schema, remedy_of(path)) as table:
-        return table.rows
+            yield copied
 
 
 def list_exports(stores: Stores) -> list[str]:

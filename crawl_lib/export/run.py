@@ -17,29 +17,18 @@ from crawl_lib.engine.numbers import column_of
 from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
 from crawl_lib.export.choice import Inputs, SegmentInput, gather_inputs
 from crawl_lib.export.content import Buckets, content_sizes, write_content, write_offsets
-from crawl_lib.export.folder import (
+from crawl_lib.export.folder import ExportFolder
+from crawl_lib.export.tables import (
     CONTENT,
+    EXPORT_SCHEMA,
     OFFSETS,
     PAGES,
     URL_MAPPING,
-    ExportFolder,
-    check_segments,
     checked_table,
-    remedy_of,
-    row_count,
-    write_table,
 )
 from crawl_lib.export.visits import view_visits
-from crawl_lib.parquet import open_parquet
 from crawl_lib.scratch import scratch_folder
-from crawl_lib.segment import (
-    LINKS_NAME,
-    PAGES_NAME,
-    PAGES_SCHEMA,
-    SegmentReader,
-    WantedRecord,
-    dropped_files,
-)
+from crawl_lib.segment import PAGES_SCHEMA, DroppedLists, Manifest, SegmentReader, WantedRecord
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
 
@@ -49,18 +38,6 @@ BATCH_ROWS = 1 << 14
 STATUSES = pa.schema([PAGES_SCHEMA.field("key"), pa.field("status", pa.string())])
 """What is read of the CrawlDb."""
 OUTPUTS = (PAGES, URL_MAPPING, CONTENT, OFFSETS)
-NOT_EXPORTED = frozenset({"retry_at", "refers_to", "payload_digest", "hop"})
-"""Columns of `pages` that would say nothing: what is exported is final, a full capture, and a page."""
-EXPORT_SCHEMA = pa.schema(
-    [
-        pa.field("node_id", pa.int32(), nullable=False),
-        *(field for field in PAGES_SCHEMA if field.name not in NOT_EXPORTED),
-        pa.field("segment", pa.int32(), nullable=False),
-        pa.field("segment_path", pa.string(), nullable=False),
-    ]
-)
-"""`pages.parquet` of an export, in NodeID order: the row of `pages` that was chosen, with its NodeID, the place of its
-segment in `inputs` and that segment's path below the storage's root."""
 
 
 @dataclass(frozen=True)
@@ -128,11 +105,11 @@ class _Export:
         with self.folder.engine(self.scratch) as engine:
             if not self.folder.has(PAGES):
                 self.prepare(engine)
-                check_segments(self.folder, self.inputs)  # what was read is what `inputs` says
+                self.folder.check_segments(self.inputs)  # what was read is what `inputs` says
                 self.folder.claim(self.inputs)
                 self.choose(engine)
             if not self.folder.has(CONTENT):
-                check_segments(self.folder, self.inputs)
+                self.folder.check_segments(self.inputs)
             if not self.folder.has(URL_MAPPING):
                 write_mapping(self.folder)
             self.write_content(engine)
@@ -152,9 +129,9 @@ class _Export:
         numbers: list[int] = []
         for number, segment in enumerate(self.folder.stores.until_stopped(segments)):
             reader = SegmentReader(storage, segment.path)
-            rows += reader.rows(PAGES_NAME)
-            paths.append(reader.verified(PAGES_NAME, self.folder.stores))
-            if dropped_files(storage, segment.path):
+            rows += reader.rows(Manifest.PAGES_NAME)
+            paths.append(reader.verified(Manifest.PAGES_NAME, self.folder.stores))
+            if DroppedLists(storage, segment.path).names():
                 keys += sorted(reader.dropped)
                 numbers += [number] * len(reader.dropped)
         engine.tables("pages", paths, PAGES_SCHEMA)
@@ -216,7 +193,7 @@ class _Export:
         storage, stores = self.folder.storage, self.folder.stores
         segments = stores.until_stopped(self.inputs.segments)
         return [
-            SegmentReader(storage, segment.path).verified(LINKS_NAME, stores)
+            SegmentReader(storage, segment.path).verified(Manifest.LINKS_NAME, stores)
             for segment in segments
         ]
 
@@ -224,7 +201,7 @@ class _Export:
         """Write `pages.parquet`."""
         progress = Progress(self.folder.stores, "export.choose", 0, "pages")
         batches = self.numbered(engine.stream("export/chosen", BATCH_ROWS, "export.choose"))
-        write_table(self.folder, PAGES, EXPORT_SCHEMA, batches, progress)
+        self.folder.write_table(PAGES, batches, progress)
 
     def numbered(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         """Yield rows of `pages.parquet`: chosen captures with their NodeIDs."""
@@ -244,7 +221,7 @@ class _Export:
     def write_content(self, engine: Engine) -> None:
         """Write `content` and `offsets`, what of them is missing."""
         folder, sizes = self.folder, None
-        count = row_count(self.folder.storage, folder.file(PAGES))
+        count = folder.table(PAGES).rows
         progress = Progress(self.folder.stores, "export.content", count, "pages")
         if folder.has(OFFSETS) and not folder.has(
             CONTENT
@@ -254,9 +231,7 @@ class _Export:
             )  # of a content file that somebody deleted
         if not folder.has(CONTENT):
             places = ("node_id", "segment", "warc_file", "warc_offset", "warc_length")
-            engine.table(
-                "nodes", checked_table(folder.stores, folder.file(PAGES), EXPORT_SCHEMA, places)
-            )
+            engine.table("nodes", folder.table(PAGES).checked(folder.stores, places))
             buckets = Buckets(
                 self.scratch, count, engine.value("export/size"), self.folder.stores.config.scratch
             )
@@ -281,9 +256,9 @@ def write_mapping(folder: ExportFolder) -> None:
 
     Raises DamagedFileError where they do not ascend.
     """
-    pages = folder.file(PAGES)
+    pages = folder.table(PAGES)
     with (
-        open_parquet(folder.storage, pages, EXPORT_SCHEMA, remedy_of(pages)) as table,
+        pages.open() as table,
         folder.writing(URL_MAPPING) as file,
     ):
         file.write(table.rows.to_bytes(4, "big", signed=True))
@@ -292,7 +267,7 @@ def write_mapping(folder: ExportFolder) -> None:
             keys: list[bytes] = batch.column(0).to_pylist()  # type: ignore[assignment]
             if any(a >= b for a, b in itertools.pairwise([last, *keys])):
                 raise DamagedFileError(
-                    f"{pages}: its keys are not in ascending order{remedy_of(pages)}"
+                    f"{pages.path}: its keys are not in ascending order{pages.remedy}"
                 )
             last = keys[-1] if keys else last
             file.write(b"".join(keys))

@@ -11,19 +11,11 @@ import pyarrow.parquet as pq
 
 from crawl_lib.errors import DamagedFileError, InputError, UrlError
 from crawl_lib.export.choice import REMEDY
-from crawl_lib.export.folder import (
-    CONTENT,
-    GRAPH_INDEX,
-    OFFSETS,
-    PAGES,
-    URL_MAPPING,
-    WEB_GRAPH,
-    ExportFolder,
-)
-from crawl_lib.export.local import local_files
+from crawl_lib.export.folder import ExportFolder
 from crawl_lib.export.readers import UrlMapping, WebGraph
+from crawl_lib.export.tables import CONTENT, GRAPH_INDEX, OFFSETS, PAGES, URL_MAPPING, WEB_GRAPH
 from crawl_lib.parquet import parquet_errors
-from crawl_lib.segment import read_dropped
+from crawl_lib.segment import DroppedLists
 from crawl_lib.stores import Stores
 from crawl_lib.urls import canonicalize, host_of, key_of
 
@@ -45,7 +37,7 @@ def show_page(stores: Stores, *, name: str, page: str, limit: int = 100) -> dict
     folder = _require(stores, name, [PAGES, URL_MAPPING, OFFSETS, CONTENT], "krake export")
     graph_names = ("in_degree", "out_degree", "in_links", "out_links")
     with ExitStack() as stack:
-        local = stack.enter_context(local_files(folder))
+        local = stack.enter_context(folder.local_files())
         mapping = stack.enter_context(UrlMapping(local(URL_MAPPING)))
         node_id = int(page) if is_node_id(page) else mapping.node_id(page_key(stores, page))
         if node_id is None or node_id >= len(mapping):
@@ -63,7 +55,7 @@ def show_page(stores: Stores, *, name: str, page: str, limit: int = 100) -> dict
             linked = [_rows(pages, ids[:limit].tolist(), ["node_id", "url"]) for ids in sides]
             view |= zip(graph_names, [*map(len, sides), *linked], strict=True)
     segment = row["segment_path"]
-    if stores.storage.exists(segment) and key in read_dropped(stores.storage, segment):
+    if stores.storage.exists(segment) and key in DroppedLists(stores.storage, segment).read():
         raise InputError(
             f"{page}: was dropped from {segment} since export {name!r} was made; make a new export, and delete this one"
         )
@@ -78,7 +70,7 @@ def open_web_graph(stores: Stores, *, name: str) -> Iterator[WebGraph]:
     A remote graph is copied to scratch first. Raises PathNotFoundError where the finalizer has not run.
     """
     folder = _require(stores, name, [GRAPH_INDEX, WEB_GRAPH], "krake graph finalize")
-    with local_files(folder) as local, WebGraph(local(WEB_GRAPH), local(GRAPH_INDEX)) as graph:
+    with folder.local_files() as local, WebGraph(local(WEB_GRAPH), local(GRAPH_INDEX)) as graph:
         yield graph
 
 

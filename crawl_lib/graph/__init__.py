@@ -13,7 +13,7 @@ linker needs the segments as they were; the finalizer needs only files of the ex
 
 from typing import TYPE_CHECKING
 
-from crawl_lib.export import Node, WebGraph, open_web_graph
+from crawl_lib.export import WebGraph, open_web_graph
 from crawl_lib.graph.finalizer import (
     FinalizeReport,
     Neighbours,

@@ -18,24 +18,19 @@ from crawl_lib.errors import (
     StorageError,
 )
 from crawl_lib.export import (
-    ARC_SCHEMAS,
     ARCS_IN,
     ARCS_OUT,
     CONTENT,
-    EXPORT_SCHEMA,
     GRAPH_INDEX,
-    INPUTS,
     OFFSETS,
     PAGES,
-    RANK_SCHEMAS,
     URL_MAPPING,
     WEB_GRAPH,
     ContentReader,
     ExportFolder,
+    ExportTable,
     Inputs,
-    changed_segments,
     content_sizes,
-    local_files,
     write_mapping,
     write_offsets,
 )
@@ -57,7 +52,7 @@ BEFORE = {
 }
 """The files that must exist before a file is written."""
 DAMAGE = {
-    INPUTS: "inputs_damaged",
+    ExportFolder.INPUTS: "inputs_damaged",
     URL_MAPPING: "mapping_damaged",
     CONTENT: "content_damaged",
     OFFSETS: "offsets_damaged",
@@ -65,7 +60,6 @@ DAMAGE = {
     WEB_GRAPH: "graph_damaged",
 }
 """The name of the damage of a file; that of a table is `export_table_damaged`."""
-SCHEMAS: dict[str, pa.Schema] = {PAGES: EXPORT_SCHEMA, **ARC_SCHEMAS, **RANK_SCHEMAS}
 
 
 def check_export(stores: Stores, name: str, *, full: bool = True) -> list[Finding]:
@@ -80,7 +74,7 @@ def check_export(stores: Stores, name: str, *, full: bool = True) -> list[Findin
     try:
         inputs = folder.read_inputs()
     except (DamagedFileError, PathNotFoundError) as error:
-        check.add(INPUTS, error)
+        check.add(folder.INPUTS, error)
     else:
         check.inputs(inputs)
         check.run(full=full)
@@ -146,7 +140,7 @@ class _GraphCheck:
         of the segments as they were can single files of it be made again.
         """
         finished = CONTENT in self.sizes and WEB_GRAPH in self.sizes
-        where = self.folder.file(INPUTS)
+        where = self.folder.file(ExportFolder.INPUTS)
         new = f"leave it, or move the folder {self.folder.path} away; make a new export with another --label"
         folders = " ".join(dict.fromkeys(segment.folder for segment in inputs.segments))
         name = self.folder.name
@@ -155,7 +149,7 @@ class _GraphCheck:
             f" `krake export --label {name} --folders {folders}`, `krake graph link --export {name}`,"
             f" `krake graph finalize --export {name}`: they make what is missing, and `krake graph rank` makes ranks"
         )
-        for segment, is_gone in changed_segments(self.folder, inputs):
+        for segment, is_gone in self.folder.changed_segments(inputs):
             again = self.findings.repair
             if not is_gone:
                 severity = Severity.NOTE if finished else Severity.WARNING
@@ -174,7 +168,7 @@ class _GraphCheck:
                     where = self.folder.file(missing)
                     self.findings.add("export_file_missing", where, f"is not there, and {name} is")
         rows: dict[str, int] = {}
-        for name, schema in SCHEMAS.items():
+        for name, schema in ExportTable.SCHEMAS.items():
             if name in self.sizes:
                 with self.noting(name):
                     rows[name] = check_table(
@@ -213,7 +207,7 @@ class _GraphCheck:
             progress = Progress(folder.stores, "check.content", pages, "pages")
             with (
                 self.noting(CONTENT),
-                local_files(folder) as local,
+                folder.local_files() as local,
                 ContentReader(local(CONTENT)) as content,
             ):
                 for _ in content:

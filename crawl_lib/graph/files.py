@@ -27,16 +27,7 @@ import pyarrow as pa
 from crawl_lib.durable import fsync_file, rename_durable
 from crawl_lib.engine.numbers import Ints, numbered_names
 from crawl_lib.errors import DamagedFileError, InputError, os_errors
-from crawl_lib.export import (
-    ARC_SCHEMAS,
-    ARCS_OUT,
-    EXPORT_SCHEMA,
-    PAGES,
-    ExportFolder,
-    remedy_of,
-    row_count,
-)
-from crawl_lib.parquet import open_parquet
+from crawl_lib.export import ARCS_OUT, PAGES, ExportFolder
 from crawl_lib.scratch import scratch_folder
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
@@ -130,7 +121,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
 def _column(folder: ExportFolder, name: str) -> "Iterator[pa.Array[Any]]":
     """Read a column of `pages.parquet`, by NodeID."""
-    with open_parquet(folder.storage, folder.file(PAGES), EXPORT_SCHEMA, remedy_of(PAGES)) as table:
+    with folder.table(PAGES).open() as table:
         for batch in folder.stores.until_stopped(table.batches(BATCH_ROWS, [name])):
             yield batch.column(0)
 
@@ -151,7 +142,7 @@ def _pages(folder: ExportFolder, file: BinaryIO) -> _Graph:
     lengths = [np.empty(0, np.int64)]
     for urls in _column(folder, "url"):
         _written(file, map(str, urls.to_pylist()), lengths)
-    count = row_count(folder.storage, folder.file(ARCS_OUT))
+    count = folder.table(ARCS_OUT).rows
     return _Graph(
         _mapped(file), np.cumsum(np.concatenate(lengths)), None, lambda: page_arcs(folder), count
     )
@@ -162,14 +153,14 @@ def page_arcs(folder: ExportFolder) -> Iterator[Arcs]:
 
     Raises DamagedFileError for an arc with an unknown page.
     """
-    path, pages = folder.file(ARCS_OUT), row_count(folder.storage, folder.file(PAGES))
-    progress = Progress(folder.stores, "graph.export", row_count(folder.storage, path), "arcs")
-    with open_parquet(folder.storage, path, ARC_SCHEMAS[ARCS_OUT], remedy_of(path)) as table:
+    arcs_out, pages = folder.table(ARCS_OUT), folder.table(PAGES).rows
+    progress = Progress(folder.stores, "graph.export", arcs_out.rows, "arcs")
+    with arcs_out.open() as table:
         for batch in table.batches(BATCH_ROWS):
             arcs = Arcs(*(np.from_dlpack(batch.column(end)) for end in ("source", "target")))
             if any(len(ends) and not 0 <= ends.min() <= ends.max() < pages for ends in arcs[:2]):
                 raise DamagedFileError(
-                    f"{path}: has a NodeID outside of 0 to {pages - 1}{remedy_of(path)}"
+                    f"{arcs_out.path}: has a NodeID outside of 0 to {pages - 1}{arcs_out.remedy}"
                 )
             yield arcs
             progress.add(batch.num_rows)

@@ -9,17 +9,14 @@ from crawl_lib.dataclass import dataclass
 from crawl_lib.engine.numbers import Ints, count_sorted, values_of
 from crawl_lib.errors import DamagedFileError, InputError
 from crawl_lib.export import (
-    ARC_SCHEMAS,
     ARCS_IN,
     ARCS_OUT,
     GRAPH_INDEX,
     URL_MAPPING,
     WEB_GRAPH,
     ExportFolder,
-    remedy_of,
-    row_count,
+    ExportTable,
 )
-from crawl_lib.parquet import open_parquet
 from crawl_lib.scratch import scratch_folder
 from crawl_lib.stopping import Progress
 from crawl_lib.storage import Storage
@@ -72,9 +69,7 @@ def both_degrees(folder: ExportFolder, nodes: int) -> tuple[Ints, Ints]:
     Raises DamagedFileError naming an impossible arc file.
     """
     arcs_out, arcs_in = folder.file(ARCS_OUT), folder.file(ARCS_IN)
-    progress = Progress(
-        folder.stores, "graph.degrees", 2 * row_count(folder.storage, arcs_out), "arcs"
-    )
+    progress = Progress(folder.stores, "graph.degrees", 2 * folder.table(ARCS_OUT).rows, "arcs")
     out_degrees = _degrees(folder.storage, arcs_out, "source", nodes, progress)
     in_degrees = _degrees(folder.storage, arcs_in, "target", nodes, progress)
     progress.end()
@@ -146,7 +141,7 @@ def arc_column(storage: Storage, path: str, column: str, nodes: int) -> Generato
 
     No block is empty. Raises DamagedFileError naming the file.
     """
-    with open_parquet(storage, path, ARC_SCHEMAS[ARCS_OUT], remedy_of(path)) as table:
+    with ExportTable(storage, path).open() as table:
         for batch in table.batches(BATCH_ROWS, [column]):
             ids = values_of(batch.column(0))
             if len(ids) and (ids.min() < 0 or ids.max() >= nodes):

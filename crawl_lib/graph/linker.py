@@ -4,21 +4,9 @@ import pyarrow as pa
 
 from crawl_lib.dataclass import dataclass
 from crawl_lib.engine import Engine, first_of_each, in_batches
-from crawl_lib.export import (
-    ARC_SCHEMAS,
-    ARCS_IN,
-    ARCS_OUT,
-    EXPORT_SCHEMA,
-    PAGES,
-    URL_MAPPING,
-    ExportFolder,
-    check_segments,
-    checked_table,
-    row_count,
-    write_table,
-)
+from crawl_lib.export import ARCS_IN, ARCS_OUT, PAGES, URL_MAPPING, ExportFolder
 from crawl_lib.scratch import scratch_folder
-from crawl_lib.segment import LINKS_NAME, LINKS_SCHEMA, SegmentReader
+from crawl_lib.segment import LINKS_SCHEMA, Manifest, SegmentReader
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
 
@@ -57,35 +45,30 @@ def link_export(stores: Stores, *, name: str) -> LinkReport:
             folder.engine(scratch) as engine,
         ):
             if not folder.has(ARCS_OUT):
-                check_segments(folder, inputs)
+                folder.check_segments(inputs)
                 readers = [
                     SegmentReader(stores.storage, segment.path) for segment in inputs.segments
                 ]
                 for reader in stores.until_stopped(readers):
-                    reader.rows(LINKS_NAME)  # raises where it is damaged
-                paths = [reader.verified(LINKS_NAME, stores) for reader in readers]
+                    reader.rows(Manifest.LINKS_NAME)  # raises where it is damaged
+                paths = [reader.verified(Manifest.LINKS_NAME, stores) for reader in readers]
                 engine.tables("links", paths, LINKS_SCHEMA)
                 ends = ("node_id", "key", "segment")
-                engine.table(
-                    "nodes", checked_table(stores, folder.file(PAGES), EXPORT_SCHEMA, ends)
-                )
+                engine.table("nodes", folder.table(PAGES).checked(stores, ends))
                 _write_arcs(engine, folder, ARCS_OUT, "graph/arcs_out")
             if not folder.has(ARCS_IN):
-                schema = ARC_SCHEMAS[ARCS_OUT]
-                engine.table(
-                    "arcs", checked_table(stores, folder.file(ARCS_OUT), schema, schema.names)
-                )
+                engine.table("arcs", folder.table(ARCS_OUT).checked(stores, ("source", "target")))
                 _write_arcs(engine, folder, ARCS_IN, "graph/arcs_in")
-    return LinkReport(name, row_count(stores.storage, folder.file(ARCS_IN)), complete)
+    return LinkReport(name, folder.table(ARCS_IN).rows, complete)
 
 
 def _write_arcs(engine: Engine, folder: ExportFolder, name: str, query: str) -> None:
     stage = query.replace("/", ".")
-    total = 0 if name == ARCS_OUT else row_count(folder.storage, folder.file(ARCS_OUT))
+    total = 0 if name == ARCS_OUT else folder.table(ARCS_OUT).rows
     progress = Progress(folder.stores, stage, total, "arcs")
     batches = engine.stream(query, GROUP_ROWS, stage)
     if name == ARCS_OUT:
         batches = in_batches(first_of_each(batches, ["source", "target"], 1), GROUP_ROWS)
     tables = (pa.Table.from_batches([batch]) for batch in batches)
     # Half of the numbers are all over the place: a dictionary only costs time.
-    write_table(folder, name, ARC_SCHEMAS[name], tables, progress, dictionary=False)
+    folder.write_table(name, tables, progress, dictionary=False)

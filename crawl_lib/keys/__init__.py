@@ -17,35 +17,31 @@ everything stops between two steps in the life of a key: docs/protocol.md.
 from typing import TYPE_CHECKING
 
 from crawl_lib.keys.dump import dump_keys, load_keys
-from crawl_lib.keys.intervals import KEY_BYTES, KeyHeap, interval, replicas, unheld_keys
+from crawl_lib.keys.intervals import KEY_BYTES, KeyHeap, interval, unheld_keys
 from crawl_lib.keys.maintenance import check, repair
 from crawl_lib.keys.moving import reshard
-from crawl_lib.keys.ring import read_ring, rewrite_notes
+from crawl_lib.keys.ring import rewrite_notes
 from crawl_lib.keys.server import (
     MAKE,
     STATEMENT_KEYS,
-    Claim,
     KeyServer,
-    KnownKeys,
-    PrefixSum,
-    ServerCounts,
     sql_file,
 )
 from crawl_lib.keys.sharded import LOOK_S, ShardedKeyStore, open_key_store, own_server
 from crawl_lib.keys.slots import SharedTurns
-from crawl_lib.keys.sqlite import SqliteKeyServer, translated
+from crawl_lib.keys.sqlite import translated
 from crawl_lib.keys.turns_only import TurnsOnly
 from crawl_lib.lazy import loads_later
 
 if TYPE_CHECKING:
     from crawl_lib.keys.looks import check_tables, make_again, set_aside, why_broken
-    from crawl_lib.keys.mysql import MySqlKeyServer, MySqlServer, parse_server
+    from crawl_lib.keys.mysql import MySqlServer, parse_server
 else:
     # PyMySQL takes 60 ms, and no task looks for damage.
     __getattr__ = loads_later(
         __name__,
         {
-            "mysql": ("MySqlKeyServer", "MySqlServer", "parse_server"),
+            "mysql": ("MySqlServer", "parse_server"),
             "looks": ("check_tables", "make_again", "set_aside", "why_broken"),
         },
     )

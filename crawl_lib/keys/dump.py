@@ -68,7 +68,7 @@ def dump_keys(
     counts, report = store.counts(), DumpReport(str(path))
     report.down = [one.server for one in counts if not one.up]
     if any(
-        not any(counts[place].up for place in store.places(first)) for first in range(len(counts))
+        not any(counts[place].up for place in store.rings[first]) for first in range(len(counts))
     ):
         reasons = "; ".join(one.error for one in counts if not one.up)
         raise KeyServerDownError(

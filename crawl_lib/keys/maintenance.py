@@ -177,7 +177,7 @@ class _Maintenance:
         for place in self.parts:
             if self.repairing and self.store.replication > 1:
                 self._create_missing_tables(
-                    [self.store.servers[one] for one in self.store.places(place)]
+                    [self.store.servers[one] for one in self.store.rings[place]]
                 )
             with self._noted_if_it_fails(self.store.servers[place]):
                 for problem in self.store.servers[place].problems():
@@ -207,7 +207,7 @@ class _Maintenance:
             for sums in (self._sums(place, first) or {}).values():
                 found.update({state: part.count for state, part in sums.items()})
             by_keyinfo += found
-            if found and place not in self.store.places(first):
+            if found and place not in self.store.rings[first]:
                 self.report.misplaced[name] += found.total()
         if error := self.report.failed.get(name):
             return ServerCounts(name, up=False, error=str(error))
@@ -248,7 +248,7 @@ class _Maintenance:
 
     def _interval(self, first: int) -> None:
         """Compare the replicas of one interval."""
-        places = self.store.places(first)
+        places = self.store.rings[first]
         views = {
             place: found for place in places if (found := self._sums(place, first)) is not None
         }

@@ -332,7 +332,7 @@ class _Change:
     def _targets(self, low: bytes) -> list[KeyServer]:
         return [
             self.store.servers[place]
-            for place in self.store.places(interval(low, len(self.to.names)))
+            for place in self.store.rings[interval(low, len(self.to.names))]
         ]
 
     def _bring(

@@ -71,7 +71,8 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
     `replication`: servers that hold each key, from 1 to their number (else ConfigError). `connections`: servers that
     are asked at the same time, a connection each, and the most connections that are held. `first`: place of the
     server that is asked first, the caller's own. `down_s`: seconds for which a server that did not answer is left
-    alone. `crawl`: the name of the crawl whose keys they are, None for any. `clock`: monotonic seconds.
+    alone. `crawl`: the name of the crawl whose keys they are, None for any. `clock`: monotonic seconds. `rings`: for
+    each interval the places of the servers that hold it, its first server first.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
         self.servers = list(servers)
         self.crawl = crawl
         self.replication = replication
-        self._rings = [ring(index, len(servers), replication) for index in range(len(servers))]
+        self.rings = [ring(index, len(servers), replication) for index in range(len(servers))]
         self._down: dict[int, tuple[float, str]] = {}
         self._down_s = down_s
         self._clock = clock
@@ -99,13 +100,6 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
             first=first,
             release=lambda place: self.servers[place].close(),
         )
-
-    def places(self, first: int) -> list[int]:
-        """Return the places that hold the interval `first`.
-
-        The first server comes first.
-        """
-        return self._rings[first]
 
     def unknown(self, keys: Collection[bytes]) -> KnownKeys:
         """Ask which keys are new. Never raises for servers that are down."""
@@ -302,14 +296,6 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
             server.make_slots()
         return [server.name for server in lacking]
 
-    def ensure_tables(self) -> None:
-        """Create the missing tables of embedded servers.
-
-        Other servers are left alone.
-        """
-        for server in self.servers:
-            server.ensure()
-
     def require_ring(self, *, write: bool = True) -> None:
         """Check that the tables belong to these servers in order.
 
@@ -396,7 +382,7 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
     def _chunks(self, keys: Collection[bytes]) -> list[_Chunk]:
         ordered = sorted(keys if isinstance(keys, set | frozenset) else set(keys))
         return [
-            _Chunk(self._rings[first], part[start : start + STATEMENT_KEYS])
+            _Chunk(self.rings[first], part[start : start + STATEMENT_KEYS])
             for first, part in enumerate(split(ordered, len(self.servers)))
             for start in range(0, len(part), STATEMENT_KEYS)
         ]

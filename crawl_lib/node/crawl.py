@@ -24,7 +24,7 @@ from crawl_lib.rounds import (
     share_of_node,
     start_iteration,
 )
-from crawl_lib.segment import WARC_SUFFIX
+from crawl_lib.segment import Part
 from crawl_lib.stores import Stores
 
 
@@ -66,7 +66,9 @@ def crawl_node(
             complete(task, take)  # 5. fetch, 6. commit, 7. the queue moves on
         manifest, waiting = segment.manifest(), _hosts_in_back_off(task)
         task.progress.enter("done", queue=task.queue.length())
-    sizes = [file["size_bytes"] for file in manifest["files"] if file["name"].endswith(WARC_SUFFIX)]
+    sizes = [
+        file["size_bytes"] for file in manifest["files"] if file["name"].endswith(Part.WARC_SUFFIX)
+    ]
     more = {"bytes": sum(sizes), "hosts_in_back_off": waiting}
     return {"folder": current.folder, "node": node, **manifest["counts"], **more}
 

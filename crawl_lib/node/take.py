@@ -28,16 +28,7 @@ from crawl_lib.node.task import NodeTask
 from crawl_lib.node.watermarks import room_watch, wait_for_room
 from crawl_lib.records import QueuedUrl
 from crawl_lib.rounds import is_of_requisites, keep_late_scope, nodes_changed
-from crawl_lib.segment import (
-    Manifest,
-    Sealer,
-    finished_positions,
-    hidden_folder,
-    kept_outcomes,
-    part_prefix,
-    publish,
-    seal_all,
-)
+from crawl_lib.segment import HiddenFolder, Manifest, Sealer, Spool, publish
 from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome
 from crawl_lib.stores import Stores, open_stores
 from crawl_lib.urlfiles import HANDED_ON, decode_line
@@ -139,7 +130,9 @@ def complete(task: NodeTask, take: Take) -> None:
     folder = task.stores.crawl.at(segment.folder)
     if not segment.exists():
         try:
-            _make_segment(task, take, hidden_folder(folder, task.node, take.take_id))
+            _make_segment(
+                task, take, HiddenFolder.of_take(storage, folder, task.node, take.take_id)
+            )
         except DamagedFileError as error:  # the rooms that read a spool do not know whose it is
             if "`krake " in str(error):
                 raise
@@ -191,7 +184,7 @@ def _again(task: NodeTask, take: Take, reader: "segments.SegmentReader") -> Iter
             )
 
 
-def _make_segment(task: NodeTask, take: Take, hidden: str) -> None:
+def _make_segment(task: NodeTask, take: Take, hidden: HiddenFolder) -> None:
     """Fetch the remaining URLs, and build the segment.
 
     WARC files go to the segment's `hidden` folder, all other files to the spool.
@@ -203,31 +196,28 @@ def _make_segment(task: NodeTask, take: Take, hidden: str) -> None:
     wait_for_room(task, local=False)
     task.progress.enter("commit")
     task.stores.go_on()
-    seal_all(task.stores.storage, hidden, task.spool, repair="krake fsck --repair")
+    hidden.seal_all(task.spool, repair="krake fsck --repair")
     _build(task, take, current)
 
 
-def _fetch(task: NodeTask, take: Take, current: Iteration, hidden: str) -> None:
+def _fetch(task: NodeTask, take: Take, current: Iteration, hidden: HiddenFolder) -> None:
     """Fetch URLs without a record, then decide the leftover.
 
     `hidden`: the segment's hidden folder on the DFS.
     """
     config, secrets, stop = task.stores.config, task.stores.secrets, task.stores.stop
     # A file store of its own for the thread; it ends its waiting with the task.
-    with Sealer(lambda: open_stores(config, secrets, stop=stop).storage, hidden, task.spool):
+    with Sealer(lambda: open_stores(config, secrets, stop=stop).storage, hidden.path, task.spool):
         task.spool.mkdir(exist_ok=True)
         fsync_dir(task.directory)
-        finished_positions(
-            task.spool
-        )  # damage is named here, with its remedy; workers could not say it
-        task.progress.begin_fetch(
-            kept_outcomes(task.spool), taken=take.count, queue=task.queue.length()
-        )
+        spool = Spool(task.spool)
+        spool.finished_positions()  # damage is named here, with its remedy; workers could not say it
+        task.progress.begin_fetch(spool.outcomes(), taken=take.count, queue=task.queue.length())
         if take.count:
             with HostStore(make_hosts_folder(task.directory)) as hosts:
                 _visit_hosts(task, take, current, hosts)
                 hosts.finish()
-        done = finished_positions(task.spool)
+        done = spool.finished_positions()
         task.home.takes.leave_over(
             take, [position for position in range(take.count) if position not in done]
         )
@@ -287,7 +277,7 @@ def _run_workers(task: NodeTask, take: Take, current: Iteration, turns: SharedTu
                     node=task.node,
                     node_dir=str(task.directory),
                     spool=str(task.spool),
-                    prefix=part_prefix(current.folder, task.node, number),
+                    prefix=Spool.prefix_of(current.folder, task.node, number),
                     number=number,
                     processes=take.header.processes,
                     seconds_left=left_s,

@@ -9,7 +9,7 @@ from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import ConfigError, KrakeError, QueueError, StoppedError, os_error
 from crawl_lib.frontier import HeldQueue, NodeDirectory, NodeHome, NodeLock
 from crawl_lib.node.guards import require_newest
-from crawl_lib.rounds import note_name_on_node
+from crawl_lib.rounds import CrawlName
 from crawl_lib.stores import Stores
 
 
@@ -37,7 +37,7 @@ def locked_node(stores: Stores, node: str, *, what: str) -> Iterator[NodeTask]:
     require_known(stores, node)
     directory = NodeDirectory.make(Path(stores.config.queue.local_dir), node)
     with locked_directory(stores, node, directory, what=what) as task:
-        note_name_on_node(stores, directory)
+        CrawlName(stores).note_on_node(directory)
         if (
             not task.queue.exists()
             and SettledNotes(stores.crawl, node).urls_of_lost_queue() is not None

@@ -15,19 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
-from crawl_lib.export import (
-    ARCS_IN,
-    ARCS_OUT,
-    EXPORT_SCHEMA,
-    PAGES,
-    RANK_SCHEMAS,
-    ExportFolder,
-    remedy_of,
-    row_count,
-    write_table,
-)
+from crawl_lib.export import ARCS_IN, ARCS_OUT, PAGES, ExportFolder, ExportTable
 from crawl_lib.graph import arc_column, both_degrees, grouped
-from crawl_lib.parquet import open_parquet, parquet_batches
 from crawl_lib.ranks.kernel import (
     Floats,
     Inlinks,
@@ -117,26 +106,23 @@ def read_said(folder: ExportFolder, of: str = "pages") -> dict[str, Any]:
 
     Raises PathNotFoundError, DamagedFileError, StorageError.
     """
-    name = rank_table(of)
-    remedy = remedy_of(name)
-    with open_parquet(folder.storage, folder.file(name), RANK_SCHEMAS[name], remedy) as table:
+    ranks = folder.table(rank_table(of))
+    with ranks.open() as table:
         said = (table.file.schema_arrow.metadata or {}).get(_SAID)
     try:
         return dict(json.loads(said or ""))
     except ValueError as error:
         raise DamagedFileError(
-            f"{folder.file(name)}: does not say how it was made{remedy}"
+            f"{ranks.path}: does not say how it was made{ranks.remedy}"
         ) from error
 
 
 def _pages(folder: ExportFolder, scratch: Path) -> _Graph:
-    nodes = row_count(folder.storage, folder.file(PAGES))
+    nodes = folder.table(PAGES).rows
     out_degrees, in_degrees = both_degrees(folder, nodes)
     with closing(arc_column(folder.storage, folder.file(ARCS_IN), "source", nodes)) as blocks:
         sources = mapped(scratch / "sources", folder.stores.until_stopped(blocks))
-    labels = parquet_batches(
-        folder.storage, folder.file(PAGES), EXPORT_SCHEMA, ["key", "url"], remedy_of(PAGES)
-    )
+    labels = folder.table(PAGES).batches(["key", "url"])
     return Inlinks(starts_of(in_degrees), sources), out_degrees, labels
 
 
@@ -160,6 +146,6 @@ def _write(
     file, progress = rank_table(of), Progress(folder.stores, "graph.rank.write", len(ranks), of)
     if folder.has(file):
         folder.storage.delete(folder.file(file))
-    schema = RANK_SCHEMAS[file].with_metadata({_SAID: json.dumps(said, sort_keys=True)})
+    schema = ExportTable.SCHEMAS[file].with_metadata({_SAID: json.dumps(said, sort_keys=True)})
     tables = (pa.Table.from_batches([batch]) for batch in with_ranks(labels, ranks))
-    write_table(folder, file, schema, tables, progress, dictionary=False)
+    folder.write_table(file, tables, progress, schema=schema, dictionary=False)

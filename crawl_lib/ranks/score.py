@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from crawl_lib.crawldb import CRAWLDB_SCHEMA, revise
-from crawl_lib.export import RANK_SCHEMAS, ExportFolder, remedy_of, row_count
-from crawl_lib.parquet import parquet_batches
+from crawl_lib.export import ExportFolder
 from crawl_lib.ranks.exported import rank_export, rank_table, read_said
 from crawl_lib.ranks.kernel import Floats
 from crawl_lib.ranks.linkrank import LINKRANK, update_linkrank
@@ -35,17 +34,13 @@ def update_score(stores: Stores, *, export: str, now: datetime) -> Version:
     for the manifest. Raises what `rank_export` does, and InputError before the CrawlDb's first version.
     """
     rank_export(stores, name=export)
-    folder, name = ExportFolder(stores, export), rank_table("pages")
+    folder = ExportFolder(stores, export)
     said = read_said(folder)
     digest = sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
-    columns, remedy = ["key", "rank"], remedy_of(name)
-    read = partial(
-        parquet_batches, folder.storage, folder.file(name), RANK_SCHEMAS[name], columns, remedy
-    )
-    nodes = row_count(
-        folder.storage, folder.file(name)
-    )  # no checksum covers what the table says of its making
-    return _scored(stores, f"pagerank {digest}", read, nodes, now)
+    ranks = folder.table(rank_table("pages"))
+    read = partial(ranks.batches, ["key", "rank"])
+    # No checksum covers what the table says of its making: its rows are counted.
+    return _scored(stores, f"pagerank {digest}", read, ranks.rows, now)
 
 
 def update_score_by_links(stores: Stores, *, now: datetime) -> Version:

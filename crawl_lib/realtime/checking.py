@@ -24,15 +24,7 @@ from crawl_lib.frontier import NodeDirectory, NodeLock
 from crawl_lib.realtime.collect import read_run, write_run_again
 from crawl_lib.realtime.places import RUN_FILE
 from crawl_lib.realtime.rows import page_servers
-from crawl_lib.segment import (
-    CLOSED_SUFFIX,
-    ROWLESS_SUFFIX,
-    Part,
-    PartWriter,
-    WarcInfo,
-    built_problem,
-    list_parts,
-)
+from crawl_lib.segment import Part, PartWriter, Spool, WarcInfo, built_problem
 from crawl_lib.stores import Stores
 from crawl_lib.version import VERSION
 
@@ -151,7 +143,7 @@ def _parts(folder: Path) -> Iterator[Part]:
     """
     for spool in (folder / "spool", folder / "collect" / "spool"):
         if spool.is_dir():
-            yield from (part for part in list_parts(spool) if part.is_rowless or part.is_closed)
+            yield from (part for part in Spool(spool).parts() if part.is_rowless or part.is_closed)
 
 
 def _problem(part: Part) -> str:
@@ -179,7 +171,7 @@ def _close_again(stores: Stores, fetcher: Path, part: Part) -> None:
             if not (folder / part.warc.name).exists():
                 shutil.copyfile(part.warc, folder / part.warc.name)
                 fsync_dir(folder)
-        for suffix in (ROWLESS_SUFFIX, CLOSED_SUFFIX):
+        for suffix in (Part.ROWLESS_SUFFIX, Part.CLOSED_SUFFIX):
             delete_durable(part.path(suffix))
         reached("realtime.repair.opened")
     if part.warc.exists():

@@ -36,18 +36,7 @@ from crawl_lib.realtime.submissions import closed_logs, write_submissions
 from crawl_lib.rounds import start_live
 from crawl_lib.scratch import held
 from crawl_lib.sealed import own_file, sealed_json, unsealed
-from crawl_lib.segment import (
-    ROWLESS_SUFFIX,
-    SUBMISSIONS_NAME,
-    WARC_SUFFIX,
-    Manifest,
-    PartWriter,
-    WarcInfo,
-    build_segment,
-    finished_positions,
-    list_parts,
-    publish,
-)
+from crawl_lib.segment import Manifest, Part, PartWriter, Spool, WarcInfo, build_segment, publish
 from crawl_lib.stores import Stores
 from crawl_lib.urls import Rejection, UrlFilter
 from crawl_lib.version import VERSION
@@ -138,7 +127,7 @@ def uncollected(node_dir: Path, name: str) -> set[str]:
     Only committed segments count. Raises DamagedFileError, StorageError.
     """
     run = read_run(NodeDirectory(node_dir).live / name / "collect" / RUN_FILE)
-    return {part.stem.name for part in list_parts(live_spool(node_dir, name))} | set(
+    return {part.stem.name for part in Spool(live_spool(node_dir, name)).parts()} | set(
         run[1] if run else ()
     )
 
@@ -150,7 +139,7 @@ def write_run_again(room: Path) -> None:
     """
     with os_errors(room, "cannot be repaired"):
         spool = room / "spool"
-        parts = [part.stem.name for part in list_parts(spool)] if spool.is_dir() else []
+        parts = [part.stem.name for part in Spool(spool).parts()] if spool.is_dir() else []
         if parts:
             _write_run(room / RUN_FILE, parts, closed_logs(room / "submissions"))
         else:
@@ -175,9 +164,10 @@ class _Collection:
         self.move(parts, logs)
         iteration = start_live(self.stores, run_id=run_id, name=self.name, clock=self.clock)
         self.make_rows()
-        pages = len(finished_positions(self.room / "spool"))
+        pages = len(Spool(self.room / "spool").finished_positions())
         logged = write_submissions(
-            [self.room / "submissions" / name for name in logs], self.room / SUBMISSIONS_NAME
+            [self.room / "submissions" / name for name in logs],
+            self.room / Manifest.SUBMISSIONS_NAME,
         )
         self.publish(iteration, pages, logged)
         delete_durable(self.room / RUN_FILE)
@@ -201,7 +191,7 @@ class _Collection:
         if run := read_run(path):
             return run
         self.clear()  # of a run that has ended
-        parts = [part.stem.name for part in list_parts(self.spool) if part.is_rowless]
+        parts = [part.stem.name for part in Spool(self.spool).parts() if part.is_rowless]
         logs = closed_logs(self.logs)
         if not parts:
             return "", [], []
@@ -219,7 +209,11 @@ class _Collection:
 
         Each WARC file moves before the note of the part's end.
         """
-        files = [f"{part}{suffix}" for part in parts for suffix in (WARC_SUFFIX, ROWLESS_SUFFIX)]
+        files = [
+            f"{part}{suffix}"
+            for part in parts
+            for suffix in (Part.WARC_SUFFIX, Part.ROWLESS_SUFFIX)
+        ]
         for source, names in ((self.spool, files), (self.logs, logs)):
             target = self.room / source.name
             target.mkdir(exist_ok=True)
@@ -239,8 +233,8 @@ class _Collection:
         )  # the service's documents have facts, too
         nothing = NoLinks(config.urls, (), config.traps)
         info = WarcInfo(VERSION, self.stores.config_digest, "", "")  # their first records are there
-        positions = count(len(finished_positions(spool)))
-        for prefix in sorted({part.stem.name.rpartition("-")[0] for part in list_parts(spool)}):
+        positions = count(len(Spool(spool).finished_positions()))
+        for prefix in sorted({part.stem.name.rpartition("-")[0] for part in Spool(spool).parts()}):
             with PartWriter(spool, prefix, info, config.segment, clock=self.clock) as writer:
                 handler = PageHandler(
                     config, config.servers, 0, nothing, writer, seeds_widen_scope=False
@@ -274,7 +268,7 @@ class _Collection:
             history=[{"what": iteration.kind, "time": now, "krake_version": VERSION, **logged}],
         )
         built = self.room / "segment"
-        more = [self.room / SUBMISSIONS_NAME] if logged["submissions"] else []
+        more = [self.room / Manifest.SUBMISSIONS_NAME] if logged["submissions"] else []
         build_segment(self.room / "spool", built, facts, stores.config.servers, more_files=more)
         publish(stores.storage, stores.crawl.at(iteration.folder), self.name, facts.run_id, built)
         finish_folder(stores, iteration.folder, self.name)

@@ -69,7 +69,7 @@ from crawl_lib.realtime.protocol import (
 from crawl_lib.realtime.rates import is_blocked, rated
 from crawl_lib.realtime.reading import AnswerReader, Told
 from crawl_lib.records import Earlier, Fetched, QueuedUrl, TakenUrl
-from crawl_lib.segment import PartWriter, Position, WarcInfo, list_parts, part_prefix, payload_of
+from crawl_lib.segment import PartWriter, Position, Spool, WarcInfo, payload_of
 from crawl_lib.states import Outcome
 from crawl_lib.urls import Chain, Scope, authority_of, host_of
 from crawl_lib.version import VERSION
@@ -429,7 +429,9 @@ def hop_of(taken: TakenUrl, fetched: Fetched) -> Hop:
 def close_left_open(task: FetcherTask, config: Config) -> None:
     """Close the open parts of killed fetchers, for `collect`."""
     spool = Path(task.spool)
-    left = {part.stem.name.rpartition("-")[0] for part in list_parts(spool) if not part.is_rowless}
+    left = {
+        part.stem.name.rpartition("-")[0] for part in Spool(spool).parts() if not part.is_rowless
+    }
     for prefix in sorted(left):
         with PartWriter(
             spool, prefix, WarcInfo(**task.info), config.segment, has_rows=False
@@ -551,7 +553,7 @@ def start_fetcher(
     info = WarcInfo(
         VERSION, digest, user_agent_header(config.fetch), config.fetch.robots, f"{LIVE_LIST}/{name}"
     )
-    prefix = part_prefix(str(time.time_ns() // 1_000_000), name, 0)
+    prefix = Spool.prefix_of(str(time.time_ns() // 1_000_000), name, 0)
     task = FetcherTask(
         to_mapping(config), name, str(node_dir), str(spool), prefix, asdict(info), part_s, is_leased
     )

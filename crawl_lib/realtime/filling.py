@@ -44,7 +44,7 @@ from crawl_lib.realtime.reading import AnswerReader, Told
 from crawl_lib.realtime.stages import again_ms, ended, no_target
 from crawl_lib.realtime.store import MOST, connect_pages
 from crawl_lib.records import Fetched, TakenUrl
-from crawl_lib.segment import Position, SegmentReader, groups_of, payload_of
+from crawl_lib.segment import Position, Recovered, SegmentReader, payload_of
 from crawl_lib.states import Outcome
 from crawl_lib.stores import Stores
 from crawl_lib.urls import UrlFilter, host_of
@@ -244,7 +244,7 @@ class _Fill:
 
 def _captures(reader: SegmentReader, file: str) -> Iterator[tuple[TakenUrl, Fetched, Position]]:
     """Yield the pages of a WARC file. Raises DamagedFileError."""
-    for group in groups_of(reader.records(file), file):
+    for group in Recovered.groups_of(reader.records(file), file):
         if not isinstance(group, int) and group.taken is not None:
             yield group.taken, group.fetched, group.position
 

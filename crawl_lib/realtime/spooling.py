@@ -18,11 +18,11 @@ import msgspec
 from crawl_lib.durable import fsync_dir
 from crawl_lib.errors import os_errors
 from crawl_lib.realtime.protocol import BODY_PIECE_BYTES, Count, Hello, Message, Parting, Setup
-from crawl_lib.segment import ROWLESS_SUFFIX, WARC_SUFFIX, list_parts
+from crawl_lib.segment import Part, Spool
 
 MOST_PARTS = 300
 """The most parts of a list; the rest come with the next one."""
-SUFFIXES = (WARC_SUFFIX, ROWLESS_SUFFIX)
+SUFFIXES = (Part.WARC_SUFFIX, Part.ROWLESS_SUFFIX)
 """The files of a part, in the order of their making and deletion."""
 PART_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,200}-[0-9]{5,9}$"
 PartName = Annotated[str, msgspec.Meta(pattern=PART_PATTERN)]
@@ -109,7 +109,7 @@ def backlog_of(spool: Path, now_s: float, *more: Path) -> Backlog:
 
     `more`: other files whose age counts, if they exist. Raises OSError.
     """
-    closed = [*spool.glob(f"*{ROWLESS_SUFFIX}")]
+    closed = [*spool.glob(f"*{Part.ROWLESS_SUFFIX}")]
     times = [time_s for path in (*closed, *more) if (time_s := _changed_s(path))]
     oldest_ms = max(0, round(1000 * (now_s - min(times, default=now_s))))
     there = next(folder for folder in (spool, *spool.parents) if folder.exists())
@@ -132,7 +132,7 @@ def listed(spool: Path) -> list[PartEntry]:
     A part without its WARC file is one whose deletion was cut short.
     """
     found = []
-    for part in list_parts(spool):
+    for part in Spool(spool).parts():
         if part.is_rowless and part.warc.exists() and re.match(PART_PATTERN, part.stem.name):
             first, second = (part.path(suffix).stat().st_size for suffix in SUFFIXES)
             found.append(PartEntry(name=part.stem.name, sizes=(first, second)))
@@ -162,7 +162,7 @@ def delete(spool: Path, names: tuple[str, ...]) -> None:
 
     Each WARC file goes before its note, so that no half is taken for an open part.
     """
-    known = {part.stem.name: part for part in list_parts(spool) if part.is_rowless}
+    known = {part.stem.name: part for part in Spool(spool).parts() if part.is_rowless}
     for part in (known[name] for name in names if name in known):
         for suffix in SUFFIXES:
             part.path(suffix).unlink(missing_ok=True)

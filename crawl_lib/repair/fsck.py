@@ -55,7 +55,7 @@ from crawl_lib.repair.segments.known import lost_and_not_queued, requeue_urls
 from crawl_lib.repair.segments.revisits import check_revisits
 from crawl_lib.repair.segments.salvage import SalvageReport, salvage_segment
 from crawl_lib.repair.sweep import check_leftovers
-from crawl_lib.rounds import require_own_places
+from crawl_lib.rounds import CrawlName
 from crawl_lib.segment import check_segment
 from crawl_lib.stores import Stores
 
@@ -172,7 +172,7 @@ def repair_crawl(
     work on this machine, StorageError, StoppedError.
     """
     report = FsckReport(full)
-    require_own_places(stores)
+    CrawlName(stores).require()
     with (
         repairs_locked(stores, dry_run=dry_run),
         nodes_held(stores, "krake fsck --repair", make=True, dry_run=dry_run) as (nodes, at_work),

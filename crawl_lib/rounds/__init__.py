@@ -19,17 +19,8 @@ from crawl_lib.rounds.commit import (
     keep_late_scope,
     needed_segments,
     refresh_index,
-    write_index,
 )
-from crawl_lib.rounds.crawlname import (
-    has_own_texts,
-    note_crawldb,
-    note_name,
-    note_name_on_node,
-    note_texts,
-    other_crawls,
-    require_own_places,
-)
+from crawl_lib.rounds.crawlname import CrawlName
 from crawl_lib.rounds.ending import (
     ended_before,
     generated,
@@ -48,7 +39,7 @@ from crawl_lib.rounds.layout import (
 )
 from crawl_lib.rounds.shares import share_of_node
 from crawl_lib.rounds.start import start_import, start_iteration, start_live
-from crawl_lib.rounds.waiting import at_once, clock_text, waits_until, what_waits
+from crawl_lib.rounds.waiting import at_once, waits_until
 
 if TYPE_CHECKING:
     from crawl_lib.rounds.iterations import Iterations, Span

@@ -23,7 +23,7 @@ from crawl_lib.dfsfiles import read_lines, write_json_bytes
 from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError, TargetExistsError
 from crawl_lib.rounds.agreement import to_agree
-from crawl_lib.rounds.crawlname import note_name
+from crawl_lib.rounds.crawlname import CrawlName
 from crawl_lib.rounds.ending import requisite_rounds
 from crawl_lib.rounds.layout import require_layout
 from crawl_lib.rounds.shares import put_by, share_out
@@ -136,7 +136,7 @@ def _prepare(
 ) -> str:
     """Write a hidden folder that follows these; returns its name."""
     storage, crawl = stores.storage, stores.crawl
-    note_name(stores)
+    CrawlName(stores).note()
     require_layout(stores)
     nodes = stores.config.servers if source.kind is Kind.CRAWL else (source.name,)
     seeds = crawl.inbox.seeds()

@@ -15,48 +15,25 @@ The WARC is the log: a part that was open at a kill is cut to its last whole gro
 from typing import TYPE_CHECKING
 
 from crawl_lib.lazy import loads_later
-from crawl_lib.segment.cdxj import cdxj_line, surt
+from crawl_lib.segment.cdxj import surt
 from crawl_lib.segment.encoder import Position, RecordEncoder, WarcInfo
 from crawl_lib.segment.manifest import (
-    INDEX_NAME,
-    LINKS_NAME,
-    PAGES_NAME,
-    SUBMISSIONS_NAME,
+    DroppedLists,
     Manifest,
-    dropped_files,
-    encode_dropped,
-    file_entry,
-    is_dropped_file,
-    read_dropped,
-    write_dropped,
 )
-from crawl_lib.segment.members import Member, WantedRecord, read_members
+from crawl_lib.segment.members import Member, WantedRecord
 from crawl_lib.segment.parts import (
-    CLOSED_SUFFIX,
-    LINKS_SUFFIX,
-    PAGES_SUFFIX,
-    ROWLESS_SUFFIX,
-    SEALED_SUFFIX,
-    SEQUENCE,
-    WARC_SUFFIX,
     Part,
-    finished_positions,
-    kept_outcomes,
-    list_parts,
-    part_prefix,
+    Spool,
 )
 from crawl_lib.segment.payload import payload_of
 from crawl_lib.segment.publish import (
+    HiddenFolder,
     Sealer,
-    damaged_parts,
-    hidden_folder,
     publish,
-    seal_all,
-    upload_built,
-    upload_checked,
 )
-from crawl_lib.segment.recover import group_of, groups_of, taken_of
-from crawl_lib.segment.runs import RunWriter, merge_many
+from crawl_lib.segment.recover import Recovered
+from crawl_lib.segment.runs import RunWriter
 
 if TYPE_CHECKING:
     from crawl_lib.segment.build import build_segment, built_problem

@@ -17,22 +17,8 @@ from crawl_lib.durable import fsync_dir, fsync_file, reached, write_durable
 from crawl_lib.errors import DamagedFileError, StorageError, os_errors
 from crawl_lib.records import QueuedUrl
 from crawl_lib.sealed import MANIFEST_FILE
-from crawl_lib.segment.manifest import (
-    INDEX_NAME,
-    LINKS_NAME,
-    PAGES_NAME,
-    Manifest,
-    file_entry,
-)
-from crawl_lib.segment.parts import (
-    INDEX_RUNS,
-    LINKS_SUFFIX,
-    OUTLINK_RUNS,
-    PAGES_SUFFIX,
-    Part,
-    PartCounts,
-    list_parts,
-)
+from crawl_lib.segment.manifest import Manifest
+from crawl_lib.segment.parts import INDEX_RUNS, OUTLINK_RUNS, Part, PartCounts, Spool
 from crawl_lib.segment.runs import OutlinkRuns, merge_many, merge_outlinks
 from crawl_lib.segment.schema import LINKS_SCHEMA, PAGES_SCHEMA
 from crawl_lib.segment.tables import read_blocks, write_parquet
@@ -67,7 +53,7 @@ def build_segment(
     done = read_built(out_dir)
     if done is not None and done.take_id == facts.take_id:
         return done
-    parts = list_parts(spool)
+    parts = Spool(spool).parts()
     counts, scope_added = _checked_counts(parts, facts)
     with os_errors(out_dir):
         shutil.rmtree(out_dir, ignore_errors=True)
@@ -86,7 +72,7 @@ def build_segment(
             _link_or_copy(path, out_dir / path.name)
         fsync_dir(out_dir)
         reached("segment.build.files")
-        files = [*filter(None, seals.values()), *map(file_entry, out_dir.iterdir())]
+        files = [*filter(None, seals.values()), *map(Manifest.entry_of, out_dir.iterdir())]
         manifest = replace(
             facts,
             finished=facts.finished or utc_text(time.time()),
@@ -126,7 +112,8 @@ def built_problem(folder: Path, *, full: bool) -> str:
     for entry in manifest.files if manifest else ():
         file = folder / entry["name"]
         if file.exists() and (
-            file.stat().st_size != entry["size_bytes"] or (full and file_entry(file) != entry)
+            file.stat().st_size != entry["size_bytes"]
+            or (full and Manifest.entry_of(file) != entry)
         ):
             return f"`{file.name}` is not what was built"
     return ""
@@ -196,12 +183,13 @@ def _write_tables(parts: list[Part], out_dir: Path, counts: dict[str, Any]) -> t
     def blocks(suffix: str) -> Iterator[pa.RecordBatch]:
         nonlocal again
         for block in chain.from_iterable(read_blocks(part.path(suffix)) for part in parts):
-            if suffix == PAGES_SUFFIX and "retry_at" in block.schema.names:  # older spools lack it
+            # Older spools lack the column.
+            if suffix == Part.PAGES_SUFFIX and "retry_at" in block.schema.names:
                 again += block.num_rows - block.column("retry_at").null_count
             yield block
 
-    pages = write_parquet(out_dir / PAGES_NAME, PAGES_SCHEMA, blocks(PAGES_SUFFIX))
-    links = write_parquet(out_dir / LINKS_NAME, LINKS_SCHEMA, blocks(LINKS_SUFFIX))
+    pages = write_parquet(out_dir / Manifest.PAGES_NAME, PAGES_SCHEMA, blocks(Part.PAGES_SUFFIX))
+    links = write_parquet(out_dir / Manifest.LINKS_NAME, LINKS_SCHEMA, blocks(Part.LINKS_SUFFIX))
     if (pages, links) != (counts["pages"], counts["links"]):
         raise DamagedFileError(
             f"{out_dir}: {pages} pages and {links} links written, counted were {counts}"
@@ -212,7 +200,7 @@ def _write_tables(parts: list[Part], out_dir: Path, counts: dict[str, Any]) -> t
 
 def _write_index(parts: list[Part], out_dir: Path) -> None:
     runs = [run for part in parts for run in part.runs(INDEX_RUNS)]
-    with (out_dir / INDEX_NAME).open("wb") as file:
+    with (out_dir / Manifest.INDEX_NAME).open("wb") as file:
         file.writelines(merge_many(runs, out_dir / SCRATCH_NAME))
         fsync_file(file)
 

@@ -21,17 +21,8 @@ from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.parquet import open_parquet
 from crawl_lib.sealed import MANIFEST_FILE
-from crawl_lib.segment.manifest import (
-    DROPPED_REMEDY,
-    INDEX_NAME,
-    LINKS_NAME,
-    PAGES_NAME,
-    Manifest,
-    encode_dropped,
-    is_dropped_file,
-    read_dropped,
-)
-from crawl_lib.segment.parts import WARC_SUFFIX
+from crawl_lib.segment.manifest import DROPPED_REMEDY, DroppedLists, Manifest
+from crawl_lib.segment.parts import Part
 from crawl_lib.segment.reader import BATCH_ROWS, SCHEMAS
 from crawl_lib.states import Outcome
 from crawl_lib.stopping import Work
@@ -135,9 +126,12 @@ class _Check:
             elif found != size:
                 self._add("file_size", name, f"has {found:,} bytes, the manifest says {size:,}")
         for name in there.keys() - {MANIFEST_FILE}:
-            if is_dropped_file(name):
+            if DroppedLists.has_name(name):
                 self._dropped(name)
-            elif name.endswith((WARC_SUFFIX, ".parquet")) or name in {OUTLINKS_NAME, INDEX_NAME}:
+            elif name.endswith((Part.WARC_SUFFIX, ".parquet")) or name in {
+                OUTLINKS_NAME,
+                Manifest.INDEX_NAME,
+            }:
                 self._add("file_unknown", name, "the manifest does not list it, and should")
             elif not name.startswith(
                 "."
@@ -151,7 +145,7 @@ class _Check:
     def _dropped(self, name: str) -> None:
         """Check that a list of dropped pages has its digest as name."""
         with suppress(DamagedFileError):
-            if encode_dropped(read_dropped(self.storage, self.path, [name]))[0] == name:
+            if DroppedLists.encode(DroppedLists(self.storage, self.path).read([name]))[0] == name:
                 return
         self._add(
             "dropped_damaged",
@@ -187,7 +181,7 @@ class _Check:
                 != entry["sha256"]
             ):
                 self._add("file_digest", name, "is not what was written (SHA-256)")
-            if name.endswith(WARC_SUFFIX):
+            if name.endswith(Part.WARC_SUFFIX):
                 damage: Counter[str] = Counter()
                 records = self.records[name] = _Records()
                 with self.storage.open_read(where) as file:
@@ -248,17 +242,19 @@ class _Check:
     def _pages(self) -> None:
         keys = bytearray()
         columns = ("key", "url", "outcome", "warc_file", "warc_offset", "warc_length")
-        for batch in self._rows(PAGES_NAME, self.manifest.counts["pages"], columns):
+        for batch in self._rows(Manifest.PAGES_NAME, self.manifest.counts["pages"], columns):
             for key, url, outcome, name, offset, length in zip(*batch, strict=True):
                 keys += key
                 if sha1(url.encode()).digest() != key:
                     self._add(
-                        "row_key", PAGES_NAME, f"{url}: its key is {key.hex()}, not its SHA-1"
+                        "row_key",
+                        Manifest.PAGES_NAME,
+                        f"{url}: its key is {key.hex()}, not its SHA-1",
                     )
                 if outcome not in OUTCOMES:
                     self._add(
                         "row_outcome",
-                        PAGES_NAME,
+                        Manifest.PAGES_NAME,
                         f"{url}: {outcome!r} is no outcome that Krake knows",
                     )
                 self._row_record(url, name, offset, length)
@@ -267,11 +263,13 @@ class _Check:
         if len(repeated):
             self._add(
                 "row_repeated",
-                PAGES_NAME,
+                Manifest.PAGES_NAME,
                 f"key {_hex(repeated[0])} has several rows",
                 count=len(repeated),
             )
-        for name, records in self.records.items() if PAGES_NAME not in self.useless else ():
+        for name, records in (
+            self.records.items() if Manifest.PAGES_NAME not in self.useless else ()
+        ):
             lone = [
                 at
                 for at, flags in enumerate(records.flags)
@@ -301,7 +299,9 @@ class _Check:
         found = self._find(name, offset)
         if found is None:
             self._add(
-                "row_record", PAGES_NAME, f"{url}: there is no record at byte {offset} of {name}"
+                "row_record",
+                Manifest.PAGES_NAME,
+                f"{url}: there is no record at byte {offset} of {name}",
             )
             return
         records, at = found
@@ -309,16 +309,16 @@ class _Check:
         if (records.lengths[at], records.urls[at]) != (length, _short(safe_uri(url))):
             self._add(
                 "row_record",
-                PAGES_NAME,
+                Manifest.PAGES_NAME,
                 f"{url}: the record at byte {offset} of {name} is another one",
             )
 
     def _links(self) -> None:
         columns = ("source", "target", "target_url", "element")
         for sources, targets, urls, elements in self._rows(
-            LINKS_NAME, self.manifest.counts["links"], columns
+            Manifest.LINKS_NAME, self.manifest.counts["links"], columns
         ):
-            if PAGES_NAME not in self.useless:
+            if Manifest.PAGES_NAME not in self.useless:
                 pages = [
                     key
                     for key, element in zip(sources, elements, strict=True)
@@ -329,7 +329,7 @@ class _Check:
                 if len(strangers):
                     self._add(
                         "link_source",
-                        LINKS_NAME,
+                        Manifest.LINKS_NAME,
                         f"source {_hex(strangers[0])} has no row",
                         count=len(strangers),
                     )
@@ -337,23 +337,23 @@ class _Check:
                 if target is not None and url is not None and sha1(url.encode()).digest() != target:
                     self._add(
                         "link_target",
-                        LINKS_NAME,
+                        Manifest.LINKS_NAME,
                         f"{url}: its key is {target.hex()}, not its SHA-1",
                     )
 
     def _index(self) -> None:
-        if INDEX_NAME in self.useless:
+        if Manifest.INDEX_NAME in self.useless:
             return
         before, entries = b"", 0
         with (
             suppress(PathNotFoundError),
-            self.storage.open_read(f"{self.path}/{INDEX_NAME}") as file,
+            self.storage.open_read(f"{self.path}/{Manifest.INDEX_NAME}") as file,
         ):
             for number, line in enumerate(file, 1):
                 if line < before:
                     self._add(
                         "index_order",
-                        INDEX_NAME,
+                        Manifest.INDEX_NAME,
                         f"line {number} should be before the one above it",
                     )
                 before = line
@@ -362,7 +362,11 @@ class _Check:
             flags & _RESPONSE for records in self.records.values() for flags in records.flags
         )
         if entries != responses:
-            self._add("index_count", INDEX_NAME, f"has {entries} entries for {responses} responses")
+            self._add(
+                "index_count",
+                Manifest.INDEX_NAME,
+                f"has {entries} entries for {responses} responses",
+            )
 
     def _index_line(self, number: int, line: bytes) -> bool:
         """Return whether a line of the index points at a response."""
@@ -371,7 +375,9 @@ class _Check:
             name, offset, length = value["filename"], int(value["offset"]), int(value["length"])
             found = self._find(name, offset)
         except (ValueError, IndexError, KeyError, TypeError) as error:
-            self._add("index_damaged", INDEX_NAME, f"line {number} cannot be read: {error!r}")
+            self._add(
+                "index_damaged", Manifest.INDEX_NAME, f"line {number} cannot be read: {error!r}"
+            )
             return False
         if (
             found is None
@@ -380,7 +386,7 @@ class _Check:
         ):
             self._add(
                 "index_record",
-                INDEX_NAME,
+                Manifest.INDEX_NAME,
                 f"line {number}: there is no response at byte {offset} of {name}",
             )
             return False

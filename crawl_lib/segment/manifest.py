@@ -19,12 +19,10 @@ from typing import Any, Self
 from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import DamagedFileError, TargetExistsError
 from crawl_lib.sealed import SEALED_VERSION, sealed, unsealed_if_new
-from crawl_lib.segment.parts import WARC_SUFFIX
+from crawl_lib.segment.parts import Part
 from crawl_lib.storage import Storage
 from crawl_lib.warc import microseconds_of
 
-PAGES_NAME, LINKS_NAME, INDEX_NAME = "pages.parquet", "links.parquet", "index.cdxj"
-SUBMISSIONS_NAME = "submissions.parquet"
 _SHA256 = re.compile("[0-9a-f]{64}")
 
 
@@ -45,6 +43,9 @@ class Manifest:
     the queue; `build_segment` adds those that the parts found); of `scope_added`: hosts that join the
     scope besides those that the parts name. `intake`: counts of the task's. `counts` has by outcome the rows of
     `pages` (`outcomes`) and those of them that are no new URL (`retried`, which older manifests lack)."""
+
+    PAGES_NAME, LINKS_NAME, INDEX_NAME = "pages.parquet", "links.parquet", "index.cdxj"
+    SUBMISSIONS_NAME = "submissions.parquet"
 
     format_version: int | str = SEALED_VERSION
     krake_version: str
@@ -68,6 +69,13 @@ class Manifest:
     warcinfo_ids: dict[str, str] = field(default_factory=dict)
     outlinks: dict[str, dict[str, int]] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
+
+    @staticmethod
+    def entry_of(path: Path) -> dict[str, Any]:
+        """Return name, size and SHA-256 of a file, as `files` has them."""
+        with path.open("rb") as file:
+            digest = file_digest(file, "sha256").hexdigest()
+            return {"name": path.name, "size_bytes": file.tell(), "sha256": digest}
 
     def to_bytes(self) -> bytes:
         """Return the bytes of the file, with a digest inside.
@@ -112,7 +120,7 @@ class Manifest:
         """Return whether a table is missing since no URL was taken."""
         listed = [entry["name"] for entry in self.files]
         return not (
-            self.has_rows or name in listed or any(one.endswith(WARC_SUFFIX) for one in listed)
+            self.has_rows or name in listed or any(one.endswith(Part.WARC_SUFFIX) for one in listed)
         )
 
     def _require_usable(self) -> None:
@@ -155,62 +163,60 @@ DROPPED_PREFIX = "dropped-"
 DROPPED_REMEDY = "delete it, and run `krake segment drop` for its pages again"
 
 
-def is_dropped_file(name: str) -> bool:
-    """Return whether a file of a segment lists dropped pages."""
-    return name.startswith(DROPPED_PREFIX)
+class DroppedLists:
+    """The lists of dropped pages of one segment. `path`: its folder on the store."""
 
+    def __init__(self, storage: Storage, path: str) -> None:
+        self._storage, self._path = storage, path
 
-def dropped_files(storage: Storage, path: str) -> list[str]:
-    """Return the names of a segment's lists of dropped pages, sorted.
+    @staticmethod
+    def has_name(name: str) -> bool:
+        """Return whether a file of a segment lists dropped pages."""
+        return name.startswith(DROPPED_PREFIX)
 
-    Raises PathNotFoundError if there is no such segment.
-    """
-    return [entry.name for entry in storage.list(path) if is_dropped_file(entry.name)]
+    @staticmethod
+    def encode(keys: Iterable[bytes]) -> tuple[str, bytes]:
+        """Name and content of the file that lists these keys."""
+        data = "".join(f"{key.hex()}\n" for key in sorted(set(keys))).encode()
+        return f"{DROPPED_PREFIX}{sha256(data).hexdigest()[:16]}", data
 
+    def names(self) -> list[str]:
+        """Return the names of the lists, sorted.
 
-def encode_dropped(keys: Iterable[bytes]) -> tuple[str, bytes]:
-    """Name and content of the file that lists these keys."""
-    data = "".join(f"{key.hex()}\n" for key in sorted(set(keys))).encode()
-    return f"{DROPPED_PREFIX}{sha256(data).hexdigest()[:16]}", data
+        Raises PathNotFoundError if there is no such segment.
+        """
+        return [entry.name for entry in self._storage.list(self._path) if self.has_name(entry.name)]
 
+    def read(self, names: Sequence[str] | None = None) -> set[bytes]:
+        """Read the dropped keys of the segment.
 
-def read_dropped(storage: Storage, path: str, names: Sequence[str] | None = None) -> set[bytes]:
-    """Read the dropped keys of a segment.
+        `names`: only those of these files. Raises DamagedFileError naming the file.
+        """
+        keys: set[bytes] = set()
+        for name in self.names() if names is None else names:
+            where = f"{self._path}/{name}"
+            try:
+                found = {
+                    bytes.fromhex(line)
+                    for line in self._storage.read_bytes(where).decode("ascii").splitlines()
+                }
+            except ValueError as error:
+                raise DamagedFileError(
+                    f"{where}: not a list of keys: {error}; {DROPPED_REMEDY}"
+                ) from error
+            if any(len(key) != 20 for key in found):
+                raise DamagedFileError(
+                    f"{where}: not a list of keys: a line is not of 40 hex digits; {DROPPED_REMEDY}"
+                )
+            keys |= found
+        return keys
 
-    `names`: only those of these files. Raises DamagedFileError naming the file.
-    """
-    keys: set[bytes] = set()
-    for name in dropped_files(storage, path) if names is None else names:
-        try:
-            found = {
-                bytes.fromhex(line)
-                for line in storage.read_bytes(f"{path}/{name}").decode("ascii").splitlines()
-            }
-        except ValueError as error:
-            raise DamagedFileError(
-                f"{path}/{name}: not a list of keys: {error}; {DROPPED_REMEDY}"
-            ) from error
-        if any(len(key) != 20 for key in found):
-            raise DamagedFileError(
-                f"{path}/{name}: not a list of keys: a line is not of 40 hex digits; {DROPPED_REMEDY}"
-            )
-        keys |= found
-    return keys
+    def write(self, keys: Iterable[bytes]) -> str:
+        """Drop pages of the segment.
 
-
-def write_dropped(storage: Storage, path: str, keys: Iterable[bytes]) -> str:
-    """Drop pages of a segment.
-
-    Returns the name of the new file. Repetition is harmless.
-    """
-    name, data = encode_dropped(keys)
-    with suppress(TargetExistsError):  # its name is the digest of what it says
-        storage.write_bytes(f"{path}/{name}", data)
-    return name
-
-
-def file_entry(path: Path) -> dict[str, Any]:
-    """Return name, size and SHA-256 of a file."""
-    with path.open("rb") as file:
-        digest = file_digest(file, "sha256").hexdigest()
-        return {"name": path.name, "size_bytes": file.tell(), "sha256": digest}
+        Returns the name of the new file. Repetition is harmless.
+        """
+        name, data = self.encode(keys)
+        with suppress(TargetExistsError):  # its name is the digest of what it says
+            self._storage.write_bytes(f"{self._path}/{name}", data)
+        return name

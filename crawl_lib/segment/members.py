@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.storage import Storage
@@ -30,28 +30,28 @@ class Member(NamedTuple):
     wanted: WantedRecord
     data: bytes
 
+    @classmethod
+    def read_all(cls, storage: Storage, wanted: Iterable[WantedRecord]) -> Iterator[Self]:
+        """Yield the members of records, sorted by file and offset.
 
-def read_members(storage: Storage, wanted: Iterable[WantedRecord]) -> Iterator[Member]:
-    """Yield the members of records, sorted by file and offset.
-
-    Each file is opened once and read onward. Raises PathNotFoundError, or DamagedFileError naming file and offset where
-    a file is shorter than `pages` says.
-    """
-    path, at = "", 0
-    with ExitStack() as stack:
-        for want in wanted:
-            gap = want.offset - at
-            if want.path != path or gap > SKIP_BYTES:
-                stack.close()
-                file = stack.enter_context(storage.open_read(want.path, want.offset))
-            elif gap < 0:
-                raise want.damaged(f"`pages` names records that overlap at offset {at}")
-            else:
-                file.read(gap)
-            data = file.read(want.length)
-            if len(data) != want.length:
-                raise want.damaged(
-                    f"ends within the record at offset {want.offset}, which `pages` names"
-                )
-            path, at = want.path, want.offset + want.length
-            yield Member(want, data)
+        Each file is opened once and read onward. Raises PathNotFoundError, or DamagedFileError naming file and offset
+        where a file is shorter than `pages` says.
+        """
+        path, at = "", 0
+        with ExitStack() as stack:
+            for want in wanted:
+                gap = want.offset - at
+                if want.path != path or gap > SKIP_BYTES:
+                    stack.close()
+                    file = stack.enter_context(storage.open_read(want.path, want.offset))
+                elif gap < 0:
+                    raise want.damaged(f"`pages` names records that overlap at offset {at}")
+                else:
+                    file.read(gap)
+                data = file.read(want.length)
+                if len(data) != want.length:
+                    raise want.damaged(
+                        f"ends within the record at offset {want.offset}, which `pages` names"
+                    )
+                path, at = want.path, want.offset + want.length
+                yield cls(want, data)

@@ -25,22 +25,11 @@ from crawl_lib.durable import write_durable
 from crawl_lib.errors import DamagedFileError, os_errors
 from crawl_lib.sealed import SEALED_VERSION, own_file, sealed_json, unsealed, unsealed_if_new
 
-WARC_SUFFIX, CLOSED_SUFFIX, SEALED_SUFFIX = ".warc.gz", ".closed.json", ".sealed.json"
-ROWLESS_SUFFIX = ".rowless.json"
-PAGES_SUFFIX, LINKS_SUFFIX, POSITIONS_SUFFIX = ".pages.arrow", ".links.arrow", ".positions"
 INDEX_RUNS, OUTLINK_RUNS = ".cdxj", ".outlinks"
-SEQUENCE = re.compile(r"-\d{5,}$")
+_SEQUENCE = re.compile(r"-\d{5,}$")
 REPAIR = "run `krake fsck --repair`"
 _SUMS = "sums"
 _BLOCK_BYTES = 1 << 18
-
-
-def part_prefix(folder: str, node: str, worker: int) -> str:
-    """Return the prefix of the names of a worker's files.
-
-    `PartWriter` adds the number of the part.
-    """
-    return f"krake-{folder}-{node}-{worker}"
 
 
 @dataclass
@@ -66,7 +55,11 @@ class PartCounts:
 
 @dataclass(frozen=True)
 class Part:
-    """One part of a spool, by its path without suffix."""
+    """One part of a spool, by its path without suffix; the suffixes of its files."""
+
+    WARC_SUFFIX, CLOSED_SUFFIX, SEALED_SUFFIX = ".warc.gz", ".closed.json", ".sealed.json"
+    ROWLESS_SUFFIX = ".rowless.json"
+    PAGES_SUFFIX, LINKS_SUFFIX, POSITIONS_SUFFIX = ".pages.arrow", ".links.arrow", ".positions"
 
     stem: Path
 
@@ -77,12 +70,12 @@ class Part:
     @cached_property
     def warc(self) -> Path:
         """Its WARC file."""
-        return self.path(WARC_SUFFIX)
+        return self.path(Part.WARC_SUFFIX)
 
     @property
     def is_closed(self) -> bool:
         """Whether all its files are whole."""
-        return self.path(CLOSED_SUFFIX).exists()
+        return self.path(Part.CLOSED_SUFFIX).exists()
 
     def close(self, counts: PartCounts, log: list[int]) -> None:
         """Record durably that all files are complete.
@@ -90,15 +83,15 @@ class Part:
         `log`: the sum of the WARC file. Raises StorageError.
         """
         sums = {path.name.removeprefix(self.stem.name): file_sum(path) for path in self._made()} | {
-            WARC_SUFFIX: log
+            Part.WARC_SUFFIX: log
         }
         mapping = vars(counts) | {"scope_hosts": sorted(counts.scope_hosts), _SUMS: sums}
-        write_durable(self.path(CLOSED_SUFFIX), sealed_json(mapping))
+        write_durable(self.path(Part.CLOSED_SUFFIX), sealed_json(mapping))
 
     @property
     def is_rowless(self) -> bool:
         """Whether the WARC file is whole, and was closed without rows."""
-        return self.path(ROWLESS_SUFFIX).exists()
+        return self.path(Part.ROWLESS_SUFFIX).exists()
 
     def close_without_rows(self, log: list[int], pages: int) -> None:
         """Record durably that the WARC file is complete.
@@ -106,7 +99,8 @@ class Part:
         `log`: its sum; `pages`: fetches in it. Raises StorageError.
         """
         write_durable(
-            self.path(ROWLESS_SUFFIX), sealed_json({_SUMS: {WARC_SUFFIX: log}, "pages": pages})
+            self.path(Part.ROWLESS_SUFFIX),
+            sealed_json({_SUMS: {Part.WARC_SUFFIX: log}, "pages": pages}),
         )
 
     def require_log(self) -> None:
@@ -114,10 +108,10 @@ class Part:
 
         Raises DamagedFileError with the name of the file and the number of lost fetches.
         """
-        path = self.path(ROWLESS_SUFFIX)
+        path = self.path(Part.ROWLESS_SUFFIX)
         with own_file(path, "not the note of a part without rows"):
             note = unsealed(path.read_bytes())
-            size, checksum = note[_SUMS][WARC_SUFFIX]
+            size, checksum = note[_SUMS][Part.WARC_SUFFIX]
         if not self.warc.exists() or file_sum(self.warc) != [size, checksum]:
             raise DamagedFileError(
                 f"{self.warc}: is not what was written. Put it back, or delete it and {path.name}: then its"
@@ -133,7 +127,7 @@ class Part:
 
     def _note(self) -> tuple[PartCounts, dict[str, list[int]]]:
         """Return a closed part's counts, and its files' sums by suffix."""
-        path = self.path(CLOSED_SUFFIX)
+        path = self.path(Part.CLOSED_SUFFIX)
         with own_file(path, "not the counts of a closed part"):
             mapping = unsealed(path.read_bytes())
             sums = dict(mapping.pop(_SUMS))
@@ -156,7 +150,7 @@ class Part:
         for suffix, (size, checksum) in self._note()[1].items():
             path = self.path(suffix)
             if only not in {"", suffix} or (
-                not only and suffix == WARC_SUFFIX and self.path(SEALED_SUFFIX).exists()
+                not only and suffix == Part.WARC_SUFFIX and self.path(Part.SEALED_SUFFIX).exists()
             ):
                 continue
             if not path.exists():
@@ -170,16 +164,16 @@ class Part:
         Raises StorageError or DamagedFileError naming the file. They are trusted: a wrong one would be taken for a
         fetch that was done.
         """
-        self.require_whole(POSITIONS_SUFFIX)
+        self.require_whole(Part.POSITIONS_SUFFIX)
         positions = array("Q")
-        with os_errors(self.path(POSITIONS_SUFFIX), "cannot be read"):
-            positions.frombytes(self.path(POSITIONS_SUFFIX).read_bytes())
+        with os_errors(self.path(Part.POSITIONS_SUFFIX), "cannot be read"):
+            positions.frombytes(self.path(Part.POSITIONS_SUFFIX).read_bytes())
         return positions
 
     @property
     def is_freed(self) -> bool:
         """Whether it is sealed, and the local WARC file gone."""
-        return self.path(SEALED_SUFFIX).exists() and not self.warc.exists()
+        return self.path(Part.SEALED_SUFFIX).exists() and not self.warc.exists()
 
     def seal(self, entry: dict[str, Any]) -> None:
         """Record durably that the store has the WARC file.
@@ -187,7 +181,7 @@ class Part:
         `entry`: its name, size_bytes and sha256 (hex).
         """
         write_durable(
-            self.path(SEALED_SUFFIX), sealed_json({"format_version": SEALED_VERSION, **entry})
+            self.path(Part.SEALED_SUFFIX), sealed_json({"format_version": SEALED_VERSION, **entry})
         )
 
     def sealed(self) -> dict[str, Any] | None:
@@ -195,7 +189,7 @@ class Part:
 
         None: the part is not sealed. Raises StorageError, DamagedFileError.
         """
-        path = self.path(SEALED_SUFFIX)
+        path = self.path(Part.SEALED_SUFFIX)
         with suppress(FileNotFoundError), own_file(path, "not the seal of a part"):
             entry = unsealed_if_new(path.read_bytes())
             return {
@@ -215,12 +209,15 @@ class Part:
 
     def discard_rows(self) -> None:
         """Delete what can be made again from the WARC file."""
-        for path in [self.path(CLOSED_SUFFIX), self.path(SEALED_SUFFIX), *self._made()]:
+        for path in [self.path(Part.CLOSED_SUFFIX), self.path(Part.SEALED_SUFFIX), *self._made()]:
             path.unlink(missing_ok=True)
 
     def _made(self) -> list[Path]:
         """List the existing files of rows, positions, index lines and outlinks."""
-        single = [self.path(suffix) for suffix in (PAGES_SUFFIX, LINKS_SUFFIX, POSITIONS_SUFFIX)]
+        single = [
+            self.path(suffix)
+            for suffix in (Part.PAGES_SUFFIX, Part.LINKS_SUFFIX, Part.POSITIONS_SUFFIX)
+        ]
         return [
             *(path for path in single if path.exists()),
             *self.runs(INDEX_RUNS),
@@ -228,49 +225,69 @@ class Part:
         ]
 
 
-def list_parts(directory: Path, prefix: str | None = None) -> list[Part]:
-    """List the parts of a spool, or of one worker, by name.
+class Spool:
+    """The parts of a spool. `prefix`: of one worker's files only; a missing directory has no parts."""
 
-    A missing folder has no parts. A part is seen by its WARC file, or by the note of a closed part, which stays when
-    the WARC file goes: a listing that is read while another process seals parts misses none.
-    """
-    if not directory.is_dir():
-        return []
-    names = [path.name for path in directory.iterdir()]
-    stems = {
-        name.removesuffix(suffix)
-        for suffix in (WARC_SUFFIX, CLOSED_SUFFIX, ROWLESS_SUFFIX)
-        for name in names
-        if name.endswith(suffix)
-    }
-    return [
-        Part(directory / stem)
-        for stem in sorted(stems)
-        if SEQUENCE.search(stem) and (prefix is None or SEQUENCE.sub("", stem) == prefix)
-    ]
+    def __init__(self, directory: Path, prefix: str | None = None) -> None:
+        self._directory, self._prefix = directory, prefix
 
+    @staticmethod
+    def prefix_of(folder: str, node: str, worker: int) -> str:
+        """Return the prefix of the names of a worker's files.
 
-def finished_positions(directory: Path, prefix: str | None = None) -> set[int]:
-    """Return the batch positions in closed parts of a spool.
+        `PartWriter` adds the number of the part.
+        """
+        return f"krake-{folder}-{node}-{worker}"
 
-    `prefix`: of one worker's files. Raises StorageError or DamagedFileError naming the file.
-    """
-    finished: set[int] = set()
-    for part in list_parts(directory, prefix):
-        if part.is_closed:
-            finished.update(part.positions())
-    return finished
+    @staticmethod
+    def prefix_in(name: str) -> str:
+        """Return the prefix in the name of a part, or of its WARC file.
 
+        "": the file is of no part.
+        """
+        prefix, found = _SEQUENCE.subn("", name.removesuffix(Part.WARC_SUFFIX))
+        return prefix if found else ""
 
-def kept_outcomes(directory: Path, prefix: str | None = None) -> Counter[str]:
-    """Count fetches in closed parts of a spool by outcome.
+    def parts(self) -> list[Part]:
+        """List the parts by name.
 
-    `prefix`: of one worker's files. Raises as `finished_positions` does.
-    """
-    return sum(
-        (part.counts().outcomes for part in list_parts(directory, prefix) if part.is_closed),
-        Counter[str](),
-    )
+        A part is seen by its WARC file, or by the note of a closed part, which stays when the WARC file goes: a listing
+        that is read while another process seals parts misses none.
+        """
+        if not self._directory.is_dir():
+            return []
+        names = [path.name for path in self._directory.iterdir()]
+        stems = {
+            name.removesuffix(suffix)
+            for suffix in (Part.WARC_SUFFIX, Part.CLOSED_SUFFIX, Part.ROWLESS_SUFFIX)
+            for name in names
+            if name.endswith(suffix)
+        }
+        return [
+            Part(self._directory / stem)
+            for stem in sorted(stems)
+            if (found := self.prefix_in(stem)) and self._prefix in {None, found}
+        ]
+
+    def finished_positions(self) -> set[int]:
+        """Return the batch positions in closed parts.
+
+        Raises StorageError or DamagedFileError naming the file.
+        """
+        finished: set[int] = set()
+        for part in self.parts():
+            if part.is_closed:
+                finished.update(part.positions())
+        return finished
+
+    def outcomes(self) -> Counter[str]:
+        """Count fetches in closed parts by outcome.
+
+        Raises as `finished_positions` does.
+        """
+        return sum(
+            (part.counts().outcomes for part in self.parts() if part.is_closed), Counter[str]()
+        )
 
 
 def file_sum(path: Path) -> list[int]:

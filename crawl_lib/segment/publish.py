@@ -17,7 +17,7 @@ The steps of one part, each durable before the next one begins:
    published. A kill before that leaves both; the next attempt deletes the local one if the store's is still there.
 
 `Sealer` does this while the fetching processes work, so that a crawl needs local room for a few WARC files only.
-`seal_all` does the rest before the segment is built, and checks that the store still has everything.
+`HiddenFolder.seal_all` does the rest before the segment is built, and checks that the store still has everything.
 """
 
 import logging
@@ -38,18 +38,10 @@ from crawl_lib.errors import (
     os_errors,
 )
 from crawl_lib.sealed import MANIFEST_FILE
-from crawl_lib.segment.manifest import Manifest, file_entry
-from crawl_lib.segment.parts import WARC_SUFFIX, Part, list_parts
+from crawl_lib.segment.manifest import Manifest
+from crawl_lib.segment.parts import Part, Spool
 from crawl_lib.stopping import Work
 from crawl_lib.storage import Storage
-
-
-def hidden_folder(folder: str, node: str, take_id: str) -> str:
-    """Return the hidden folder on the store for a take's segment.
-
-    `folder`: path of the iteration.
-    """
-    return f"{folder}/.{node}-{take_id}"
 
 
 def publish(storage: Storage, folder: str, node: str, take_id: str, out_dir: Path) -> str:
@@ -62,15 +54,15 @@ def publish(storage: Storage, folder: str, node: str, take_id: str, out_dir: Pat
     their size. Raises OutputConflictError if the segment of another take is there, StorageError if an upload does not
     have the size and digest it should (Airflow retries), or if a sealed file is gone.
     """
-    target, hidden = f"{folder}/{node}", hidden_folder(folder, node, take_id)
+    target, hidden = f"{folder}/{node}", HiddenFolder.of_take(storage, folder, node, take_id)
     if storage.exists(target):
         _require_ours(storage, target, take_id)
         storage.secure(target)
-        storage.delete(hidden)
+        storage.delete(hidden.path)
         return target
-    upload_built(storage, out_dir, hidden)
+    hidden.upload(out_dir)
     try:
-        storage.rename(hidden, target)
+        storage.rename(hidden.path, target)
     except StorageError:
         # The answer of a rename that was carried out may be lost, or it was sent twice.
         if not storage.exists(target):
@@ -80,42 +72,12 @@ def publish(storage: Storage, folder: str, node: str, take_id: str, out_dir: Pat
     return target
 
 
-def upload_built(storage: Storage, out_dir: Path, hidden: str) -> None:
-    """Upload a built segment to a hidden folder.
-
-    Other files in that folder are deleted. Raises StorageError, also for a file that is neither here nor there.
-    """
-    manifest = Manifest.from_bytes(
-        (out_dir / MANIFEST_FILE).read_bytes(), str(out_dir / MANIFEST_FILE)
-    )
-    storage.make_dirs(hidden)
-    entries = [*manifest.files, file_entry(out_dir / MANIFEST_FILE)]
-    there = {found.name: found.size_bytes for found in storage.list(hidden)}
-    for rubbish in there.keys() - {entry["name"] for entry in entries}:
-        storage.delete(f"{hidden}/{rubbish}")
-    for entry in entries:
-        if (out_dir / entry["name"]).exists():
-            upload_checked(
-                storage,
-                out_dir / entry["name"],
-                f"{hidden}/{entry['name']}",
-                entry,
-                there.get(entry["name"]),
-            )
-            reached("segment.publish.uploaded")
-        elif there.get(entry["name"]) != entry["size_bytes"]:
-            raise StorageError(
-                f"{storage.name}: {hidden}/{entry['name']}: is not there as it was sealed, with"
-                f" {entry['size_bytes']} bytes; run the crawl task again, which says what to do"
-            )
-
-
 def upload_checked(
     storage: Storage, local: Path, path: str, entry: dict[str, Any], found_bytes: int | None
 ) -> None:
     """Upload a finished file and read it back, unless it was uploaded.
 
-    `entry`: see `file_entry`.
+    `entry`: see `Manifest.entry_of`.
 
     `found_bytes`: the size of the file that is there already, None if there is none. Raises StorageError; a file that
     is not what was sent is deleted.
@@ -154,99 +116,138 @@ LOOK_INTERVAL_S = 1.0
 LONGEST_PAUSE_S = 60.0
 
 
-def seal_closed(
-    storage: Storage, hidden: str, spool: Path, enough: Callable[[], bool] = lambda: False
-) -> None:
-    """Seal the closed parts of a spool that are not sealed yet.
+class HiddenFolder:
+    """The hidden folder of a segment on the store, until one rename makes the segment visible."""
 
-    The steps are those above.
+    def __init__(self, storage: Storage, path: str) -> None:
+        self._storage, self.path = storage, path
 
-    `hidden`: the take's hidden folder on the store. `enough`: asked before each part. Raises StorageError and
-    DamagedFileError, naming the file.
-    """
-    for part in list_parts(spool):
-        if enough():
-            return
-        if not part.is_closed or part.is_freed:
-            continue
-        with os_errors(part.warc):
-            entry, path = part.sealed(), f"{hidden}/{part.warc.name}"
-            found = storage.stat(path)
-            found_bytes = None if found is None else found.size_bytes
-            if entry is None or found_bytes != entry["size_bytes"]:
-                part.require_whole(WARC_SUFFIX)
-                entry = file_entry(part.warc)
-                upload_checked(storage, part.warc, path, entry, found_bytes)
-                reached("seal.uploaded")
-                part.seal(entry)
-                reached("seal.written")
-            delete_durable(part.warc)
-            reached("seal.freed")
+    @classmethod
+    def of_take(cls, storage: Storage, folder: str, node: str, take_id: str) -> Self:
+        """Return the hidden folder of a take's segment.
 
+        `folder`: path of the iteration.
+        """
+        return cls(storage, f"{folder}/.{node}-{take_id}")
 
-def seal_all(storage: Storage, hidden: str, spool: Path, repair: str) -> None:
-    """Seal all parts of a spool, and check those sealed earlier.
+    def upload(self, out_dir: Path) -> None:
+        """Upload a built segment.
 
-    The workers have ended.
+        Other files in the folder are deleted. Raises StorageError, also for a file that is neither here nor there.
+        """
+        storage, hidden = self._storage, self.path
+        manifest = Manifest.from_bytes(
+            (out_dir / MANIFEST_FILE).read_bytes(), str(out_dir / MANIFEST_FILE)
+        )
+        storage.make_dirs(hidden)
+        entries = [*manifest.files, Manifest.entry_of(out_dir / MANIFEST_FILE)]
+        there = {found.name: found.size_bytes for found in storage.list(hidden)}
+        for rubbish in there.keys() - {entry["name"] for entry in entries}:
+            storage.delete(f"{hidden}/{rubbish}")
+        for entry in entries:
+            if (out_dir / entry["name"]).exists():
+                upload_checked(
+                    storage,
+                    out_dir / entry["name"],
+                    f"{hidden}/{entry['name']}",
+                    entry,
+                    there.get(entry["name"]),
+                )
+                reached("segment.publish.uploaded")
+            elif there.get(entry["name"]) != entry["size_bytes"]:
+                raise StorageError(
+                    f"{storage.name}: {hidden}/{entry['name']}: is not there as it was sealed, with"
+                    f" {entry['size_bytes']} bytes; run the crawl task again, which says what to do"
+                )
 
-    `repair`: the command after which the URLs of a lost file are fetched again. Raises StorageError, also for a part
-    that is still open.
-    """
-    seal_closed(storage, hidden, spool)
-    for part in list_parts(spool):
-        if not part.is_closed:
-            raise StorageError(f"{part.warc}: is still open; run the crawl task again")
-        if problem := _seal_problem(storage, hidden, part):
-            raise StorageError(
-                f"{storage.name}: {problem}. Put it back (trash or snapshots of the store), or run `{repair}`: then its"
-                f" {len(part.positions())} URLs are fetched again"
-            )
+    def seal_closed(self, spool: Path, enough: Callable[[], bool] = lambda: False) -> None:
+        """Seal the closed parts of a spool that are not sealed yet.
 
+        The steps are those above.
 
-def damaged_parts(
-    spool: Path, storage: Storage, hidden: str, *, full: bool, work: Work
-) -> Iterator[tuple[Part, str, str]]:
-    """Yield closed parts that cannot be trusted.
+        `enough`: asked before each part. Raises StorageError and
+        DamagedFileError, naming the file.
+        """
+        for part in Spool(spool).parts():
+            if enough():
+                return
+            if not part.is_closed or part.is_freed:
+                continue
+            with os_errors(part.warc):
+                entry, path = part.sealed(), f"{self.path}/{part.warc.name}"
+                found = self._storage.stat(path)
+                found_bytes = None if found is None else found.size_bytes
+                if entry is None or found_bytes != entry["size_bytes"]:
+                    part.require_whole(Part.WARC_SUFFIX)
+                    entry = Manifest.entry_of(part.warc)
+                    upload_checked(self._storage, part.warc, path, entry, found_bytes)
+                    reached("seal.uploaded")
+                    part.seal(entry)
+                    reached("seal.written")
+                delete_durable(part.warc)
+                reached("seal.freed")
 
-    Each comes with the name of a finding and the reason. `hidden`: the take's folder.
+    def seal_all(self, spool: Path, repair: str) -> None:
+        """Seal all parts of a spool, and check those sealed earlier.
 
-    `full`: every byte is read, also of what is on the store, else sizes. Raises StorageError, StoppedError.
-    """
-    for part in work.until_stopped(list_parts(spool)):
-        if part.is_closed:
-            try:
-                part.require_whole(full=full)
-            except (DamagedFileError, StorageError) as error:
-                yield part, "spool_damaged", str(error)
-            else:
-                if problem := _seal_problem(storage, hidden, part, work if full else None):
-                    yield part, "sealed_damaged", problem
+        The workers have ended.
 
+        `repair`: the command after which the URLs of a lost file are fetched again. Raises StorageError, also for a
+        part that is still open.
+        """
+        self.seal_closed(spool)
+        for part in Spool(spool).parts():
+            if not part.is_closed:
+                raise StorageError(f"{part.warc}: is still open; run the crawl task again")
+            if problem := self._problem(part):
+                raise StorageError(
+                    f"{self._storage.name}: {problem}. Put it back (trash or snapshots of the store), or run"
+                    f" `{repair}`: then its {len(part.positions())} URLs are fetched again"
+                )
 
-def _seal_problem(storage: Storage, hidden: str, part: Part, work: Work | None = None) -> str:
-    """Say why a part's file on the store cannot be trusted.
+    def damaged_parts(
+        self, spool: Path, *, full: bool, work: Work
+    ) -> Iterator[tuple[Part, str, str]]:
+        """Yield closed parts of a spool that cannot be trusted.
 
-    "": it can be trusted, is still on the disk, or was never sealed.
+        Each comes with the name of a finding and the reason.
 
-    `work`: by which it is read.
-    """
-    try:
-        entry = part.sealed()
-    except DamagedFileError as error:
-        return str(error)
-    if entry is None or part.warc.exists():
-        return ""  # it is sent again
-    where = f"{hidden}/{entry['name']}"
-    found = storage.stat(where)
-    if found is None or found.size_bytes != entry["size_bytes"]:
-        now = "is gone" if found is None else f"has {found.size_bytes}"
-        return f"{where}: was sealed with {entry['size_bytes']} bytes, and {now}"
-    if (
-        work is not None
-        and stored_digest(storage, where, work, entry["size_bytes"]) != entry["sha256"]
-    ):
-        return f"{where}: is not what was sealed (SHA-256)"
-    return ""
+        `full`: every byte is read, also of what is on the store, else sizes. Raises StorageError, StoppedError.
+        """
+        for part in work.until_stopped(Spool(spool).parts()):
+            if part.is_closed:
+                try:
+                    part.require_whole(full=full)
+                except (DamagedFileError, StorageError) as error:
+                    yield part, "spool_damaged", str(error)
+                else:
+                    if problem := self._problem(part, work if full else None):
+                        yield part, "sealed_damaged", problem
+
+    def _problem(self, part: Part, work: Work | None = None) -> str:
+        """Say why a part's file on the store cannot be trusted.
+
+        "": it can be trusted, is still on the disk, or was never sealed.
+
+        `work`: by which it is read.
+        """
+        try:
+            entry = part.sealed()
+        except DamagedFileError as error:
+            return str(error)
+        if entry is None or part.warc.exists():
+            return ""  # it is sent again
+        where = f"{self.path}/{entry['name']}"
+        found = self._storage.stat(where)
+        if found is None or found.size_bytes != entry["size_bytes"]:
+            now = "is gone" if found is None else f"has {found.size_bytes}"
+            return f"{where}: was sealed with {entry['size_bytes']} bytes, and {now}"
+        if (
+            work is not None
+            and stored_digest(self._storage, where, work, entry["size_bytes"]) != entry["sha256"]
+        ):
+            return f"{where}: is not what was sealed (SHA-256)"
+        return ""
 
 
 class Sealer:
@@ -290,7 +291,7 @@ class Sealer:
         while not self._done.wait(pause_s):
             try:
                 storage = storage or self._open_storage()
-                seal_closed(storage, self._hidden, self._spool, self._done.is_set)
+                HiddenFolder(storage, self._hidden).seal_closed(self._spool, self._done.is_set)
                 pause_s = self._interval_s
             except StoppedError:
                 return

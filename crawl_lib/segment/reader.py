@@ -13,14 +13,8 @@ from crawl_lib.dfsfiles import stored_digest
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.parquet import ParquetTable, open_parquet, parquet_errors
 from crawl_lib.sealed import MANIFEST_FILE
-from crawl_lib.segment.manifest import (
-    LINKS_NAME,
-    PAGES_NAME,
-    Manifest,
-    dropped_files,
-    read_dropped,
-)
-from crawl_lib.segment.parts import REPAIR, WARC_SUFFIX
+from crawl_lib.segment.manifest import DroppedLists, Manifest
+from crawl_lib.segment.parts import REPAIR, Part
 from crawl_lib.segment.schema import LINKS_SCHEMA, PAGES_SCHEMA, with_later_fields
 from crawl_lib.stopping import Work
 from crawl_lib.storage import Storage
@@ -28,7 +22,7 @@ from crawl_lib.urlfiles import OUTLINKS_NAME, part_mapping, read_outlinks
 from crawl_lib.warc import WarcRecord, read_one, walk
 
 BATCH_ROWS = 10_000
-SCHEMAS = {PAGES_NAME: PAGES_SCHEMA, LINKS_NAME: LINKS_SCHEMA}
+SCHEMAS = {Manifest.PAGES_NAME: PAGES_SCHEMA, Manifest.LINKS_NAME: LINKS_SCHEMA}
 
 
 class SegmentReader:
@@ -36,6 +30,7 @@ class SegmentReader:
 
     def __init__(self, storage: Storage, path: str) -> None:
         self._storage, self.path = storage, path
+        self._lists = DroppedLists(storage, path)
 
     @cached_property
     def _manifest_bytes(self) -> bytes:
@@ -71,7 +66,7 @@ class SegmentReader:
         """
         try:
             manifest = sha256(self._manifest_bytes).hexdigest()
-            names = dropped_files(self._storage, self.path)
+            names = self._lists.names()
         except PathNotFoundError as error:
             raise PathNotFoundError(
                 f"{self.path}: the segment is gone, or has no {MANIFEST_FILE}: {error}"
@@ -82,7 +77,9 @@ class SegmentReader:
     def warc_files(self) -> list[str]:
         """Names of its WARC files."""
         return [
-            entry["name"] for entry in self.manifest.files if entry["name"].endswith(WARC_SUFFIX)
+            entry["name"]
+            for entry in self.manifest.files
+            if entry["name"].endswith(Part.WARC_SUFFIX)
         ]
 
     @cached_property
@@ -92,13 +89,13 @@ class SegmentReader:
         See `manifest`.
         """
         listed = {entry["name"] for entry in self.manifest.files}
-        names = [name for name in dropped_files(self._storage, self.path) if name not in listed]
-        return frozenset(read_dropped(self._storage, self.path, names))
+        names = [name for name in self._lists.names() if name not in listed]
+        return frozenset(self._lists.read(names))
 
     @cached_property
     def taken_out(self) -> frozenset[bytes]:
         """Keys of all pages that were ever taken out; they stay known."""
-        return frozenset(read_dropped(self._storage, self.path))
+        return frozenset(self._lists.read())
 
     def pages(
         self, columns: Sequence[str] | None = None, *, with_dropped: bool = False
@@ -108,7 +105,7 @@ class SegmentReader:
         Rows of dropped pages come only if asked for. Raises PathNotFoundError, DamagedFileError or StorageError naming
         the file.
         """
-        return self._table(PAGES_NAME, columns, None if with_dropped else "key")
+        return self._table(Manifest.PAGES_NAME, columns, None if with_dropped else "key")
 
     def find(self, keys: Collection[bytes], group: int | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of `pages` of some keys, without dropped pages.
@@ -119,10 +116,10 @@ class SegmentReader:
         """
         import pyarrow.compute as pc  # noqa: PLC0415 - not for fetching processes
 
-        if self.lacks(PAGES_NAME):
+        if self.lacks(Manifest.PAGES_NAME):
             return
         wanted = pa.array(sorted({*keys} - self.dropped), pa.binary(20))
-        with self._open(PAGES_NAME) as table, parquet_errors(table.where, table.remedy):
+        with self._open(Manifest.PAGES_NAME) as table, parquet_errors(table.where, table.remedy):
             for number in [n for n in range(table.groups) if group in {None, n}]:
                 its_keys = table.group(number, ["key"])
                 chosen = pc.is_in(its_keys.column(0), value_set=wanted)
@@ -141,10 +138,10 @@ class SegmentReader:
         """
         import pyarrow.compute as pc  # noqa: PLC0415 - not for fetching processes
 
-        if self.lacks(PAGES_NAME):
+        if self.lacks(Manifest.PAGES_NAME):
             return
         dropped = pa.array(sorted(self.dropped), pa.binary(20))
-        with self._open(PAGES_NAME) as table, parquet_errors(table.where, table.remedy):
+        with self._open(Manifest.PAGES_NAME) as table, parquet_errors(table.where, table.remedy):
             for number in range(table.groups):
                 rows = table.group(number, columns)
                 yield (
@@ -161,7 +158,7 @@ class SegmentReader:
 
         Links on dropped pages come only if asked for.
         """
-        return self._table(LINKS_NAME, columns, None if with_dropped else "source")
+        return self._table(Manifest.LINKS_NAME, columns, None if with_dropped else "source")
 
     def verified(self, name: str, work: Work) -> str | None:
         """Compare a table with its digest in the manifest; return its path.

@@ -67,6 +67,10 @@ class _Runs:
         self._bytes = 0
         self.paths: list[Path] = []
 
+    def merged(self, room: Path) -> Iterator[bytes]:
+        """Merge the runs, as `merge_many` does."""
+        return merge_many(self.paths, room)
+
     def _write(self, lines: list[bytes]) -> None:
         """Sort lines and write them durably as a run.
 
@@ -168,9 +172,7 @@ def merge_outlinks(
         places.add(line)
     places.flush()
     writer = OutlinkWriter(file)
-    for owner, lines in groupby(
-        merge_many(places.paths, scratch), key=lambda line: line[:OWNER_DIGITS]
-    ):
+    for owner, lines in groupby(places.merged(scratch), key=lambda line: line[:OWNER_DIGITS]):
         writer.add_part(
             nodes[int(owner)], (line[OWNER_DIGITS + PLACE_LENGTH + 2 : -1] for line in lines)
         )

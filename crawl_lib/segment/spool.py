@@ -17,17 +17,7 @@ from crawl_lib.errors import DamagedFileError, os_errors
 from crawl_lib.records import RETRY_LISTS, Fetched, TakenUrl
 from crawl_lib.segment.cdxj import cdxj_line
 from crawl_lib.segment.encoder import Position, RecordEncoder, WarcInfo, new_record_id
-from crawl_lib.segment.parts import (
-    INDEX_RUNS,
-    LINKS_SUFFIX,
-    OUTLINK_RUNS,
-    PAGES_SUFFIX,
-    POSITIONS_SUFFIX,
-    Part,
-    PartCounts,
-    file_sum,
-    list_parts,
-)
+from crawl_lib.segment.parts import INDEX_RUNS, OUTLINK_RUNS, Part, PartCounts, Spool, file_sum
 from crawl_lib.segment.recover import read_groups
 from crawl_lib.segment.revisit import revisited
 from crawl_lib.segment.runs import OutlinkRuns, RunWriter
@@ -107,8 +97,8 @@ class OpenPart:
         self.log = _Log(part.warc, config.sync_interval_s)
         self.positions: array[int] = array("Q")
         self.counts = PartCounts()
-        self.pages = PageTable(part.path(PAGES_SUFFIX))
-        self.links = LinkTable(part.path(LINKS_SUFFIX))
+        self.pages = PageTable(part.path(Part.PAGES_SUFFIX))
+        self.links = LinkTable(part.path(Part.LINKS_SUFFIX))
         self.cdxj = RunWriter(part.path(INDEX_RUNS), CDXJ_RUN_LINES)
         self.outlinks = OutlinkRuns(part.path(OUTLINK_RUNS))
 
@@ -152,7 +142,7 @@ class OpenPart:
         self.cdxj.flush()
         self.outlinks.flush()
         reached("segment.part.rows_written")
-        write_durable(self.part.path(POSITIONS_SUFFIX), self.positions.tobytes())
+        write_durable(self.part.path(Part.POSITIONS_SUFFIX), self.positions.tobytes())
         self.part.close(self.counts, [self.log.size, self.log.checksum])
         reached("segment.part.closed")
 
@@ -203,14 +193,14 @@ class PartWriter:
     * A group is one write to the system: when `append` returned, a kill of the process does not lose it; a power loss
       may lose the last `config.sync_interval_s` seconds.
     * After a kill: a new writer of the same `directory` and `prefix` continues. First run through `recovered()` and add
-      the rows of each group again; `finished_positions` names what closed parts hold.
+      the rows of each group again; `Spool.finished_positions` names what closed parts hold.
     * A page's rows are added after its `append`, before its part is closed: what keeps rows back has `before_close`
       called, which may be set once, before each part is closed. A part may grow to twice `max_warc_bytes` while
       `may_close`, which may be set too, says no.
     * Without rows (`has_rows`) parts have records only. Another writer makes the rows: a writer with rows takes such
       parts for parts left open by a kill, and `recovered` closes them.
 
-    `prefix`: see `part_prefix`. `clock` gives POSIX seconds, `new_id` record ids. Not for use by several threads.
+    `prefix`: see `Spool.prefix_of`. `clock` gives POSIX seconds, `new_id` record ids. Not for use by several threads.
     Raises StorageError naming the file: the operator looks at the disk. RuntimeError is a mistake of the caller.
     """
 
@@ -235,7 +225,7 @@ class PartWriter:
             clock,
         )
         self._encoder = RecordEncoder(config.gzip_level, new_id)
-        parts = list_parts(directory, prefix)
+        parts = Spool(directory, prefix).parts()
         unfinished = [
             part for part in parts if not part.is_closed and (has_rows or not part.is_rowless)
         ]

@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.parse import HTML_TYPES, XHTML, decode_content, html_to_utf8, parse_head
 from crawl_lib.search import CapturePlace, OpenIndex, Sites, StoredPage, stored_page
-from crawl_lib.segment import SegmentReader, read_dropped
+from crawl_lib.segment import DroppedLists, SegmentReader
 from crawl_lib.stores import Stores
 from crawl_lib.warc import WarcRecord, safe_uri, split_head
 
@@ -80,7 +80,7 @@ def _record(stores: Stores, page: StoredPage, place: CapturePlace) -> WarcRecord
     """
     path = stores.crawl.segment_named(place.segment).path
     try:
-        if page.key in read_dropped(stores.storage, path):
+        if page.key in DroppedLists(stores.storage, path).read():
             raise HTTPException(404, DROPPED)
         record = SegmentReader(stores.storage, path).read_record(
             place.warc_file, place.offset, place.length

@@ -9,13 +9,7 @@ import pyarrow as pa
 
 from crawl_lib.crawldir import Kind, SegmentRef
 from crawl_lib.parquet import parquet_batches
-from crawl_lib.segment import (
-    PAGES_NAME,
-    PAGES_SCHEMA,
-    SUBMISSIONS_NAME,
-    SUBMISSIONS_SCHEMA,
-    SegmentReader,
-)
+from crawl_lib.segment import PAGES_SCHEMA, SUBMISSIONS_SCHEMA, Manifest, SegmentReader
 from crawl_lib.statistics.files import HOUR, Period
 from crawl_lib.stores import Stores
 
@@ -65,7 +59,10 @@ class LiveSegments:
     def _numbers(self, segment: SegmentRef) -> Iterator[np.int64]:
         """Yield the hours since 1970 of rows."""
         reader = SegmentReader(self.stores.storage, segment.path)
-        for name, schema in ((PAGES_NAME, PAGES_SCHEMA), (SUBMISSIONS_NAME, SUBMISSIONS_SCHEMA)):
+        for name, schema in (
+            (Manifest.PAGES_NAME, PAGES_SCHEMA),
+            (Manifest.SUBMISSIONS_NAME, SUBMISSIONS_SCHEMA),
+        ):
             if has_table(reader, name):
                 for batch in parquet_batches(
                     self.stores.storage, f"{segment.path}/{name}", schema, ["time"]

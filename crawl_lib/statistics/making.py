@@ -8,13 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from crawl_lib.errors import InputError
-from crawl_lib.segment import (
-    PAGES_NAME,
-    PAGES_SCHEMA,
-    SUBMISSIONS_NAME,
-    SUBMISSIONS_SCHEMA,
-    SegmentReader,
-)
+from crawl_lib.segment import PAGES_SCHEMA, SUBMISSIONS_SCHEMA, Manifest, SegmentReader
 from crawl_lib.statistics.files import HOUR, STATISTICS_SCHEMA, Period, StatisticsFiles
 from crawl_lib.statistics.inputs import LiveSegments, has_table
 from crawl_lib.stores import Stores
@@ -134,10 +128,10 @@ class _StatisticsUpdate:
     def _give(self, work: VersionWork, hour: Period, readers: dict[str, SegmentReader]) -> None:
         """Give the engine the tables of segments, counted by host."""
         engine = work.engine
-        pages = [reader.verified(PAGES_NAME, self.stores) for reader in readers.values()]
+        pages = [reader.verified(Manifest.PAGES_NAME, self.stores) for reader in readers.values()]
         submissions = [
-            reader.verified(SUBMISSIONS_NAME, self.stores)
-            if has_table(reader, SUBMISSIONS_NAME)
+            reader.verified(Manifest.SUBMISSIONS_NAME, self.stores)
+            if has_table(reader, Manifest.SUBMISSIONS_NAME)
             else None
             for reader in readers.values()
         ]

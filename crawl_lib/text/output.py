@@ -10,7 +10,7 @@ from crawl_lib.derived import SEGMENTS, Output, PagePlace, Pages, existing
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.graph import check_table
-from crawl_lib.rounds import note_texts
+from crawl_lib.rounds import CrawlName
 from crawl_lib.stores import Stores
 from crawl_lib.text.stage import (
     TEXT_SCHEMA,
@@ -35,7 +35,7 @@ class TextOutput(Output):
 
         Return the stage's report.
         """
-        note_texts(stores)
+        CrawlName(stores).note_texts()
         return asdict(extract_text(stores, stores.crawl.segments()))
 
     def check(self, stores: Stores, *, full: bool) -> list[Finding]:

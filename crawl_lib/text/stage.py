@@ -20,9 +20,9 @@ from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError, StorageError, os_errors
 from crawl_lib.parquet import open_parquet
 from crawl_lib.parse import Directives
-from crawl_lib.rounds import has_own_texts
+from crawl_lib.rounds import CrawlName
 from crawl_lib.scratch import scratch_folder
-from crawl_lib.segment import SegmentReader, WantedRecord, read_members
+from crawl_lib.segment import Member, SegmentReader, WantedRecord
 from crawl_lib.states import Outcome
 from crawl_lib.stopping import Progress
 from crawl_lib.storage import hidden_next_to
@@ -141,7 +141,7 @@ def read_text(stores: Stores, row: Mapping[str, Any]) -> PageText:
     wanted = WantedRecord(
         0, f"{row['segment_path']}/{row['warc_file']}", row["warc_offset"], row["warc_length"]
     )
-    [member] = read_members(stores.storage, [wanted])
+    [member] = Member.read_all(stores.storage, [wanted])
     with Child(_limits(stores.config), stores) as child:
         child.ask(kind.encode() + member.data)
         found = child.answer()
@@ -220,7 +220,7 @@ def _rows(
     kinds = (KINDS[row["mime_detected"]].encode() for row in each())
     questions = (
         kind + member.data
-        for kind, member in zip(kinds, read_members(stores.storage, wanted), strict=True)
+        for kind, member in zip(kinds, Member.read_all(stores.storage, wanted), strict=True)
     )
     for row, found in zip(each(), answers(children, questions), strict=True):
         page = PageText(robots=None, error=KILLED) if found is None else PageText._make(found)
@@ -306,7 +306,11 @@ def text_folders(stores: Stores) -> list[str]:
     Texts of another crawl have none. Raises StorageError.
     """
     base = stores.config.text.directory.strip("/")
-    return [f"{base}/{name}" for name in _names(stores, base)] if has_own_texts(stores) else []
+    return (
+        [f"{base}/{name}" for name in _names(stores, base)]
+        if CrawlName(stores).has_own_texts()
+        else []
+    )
 
 
 def _looked_at(stores: Stores) -> Iterator[tuple[SegmentRef, str | None, list[str]]]:

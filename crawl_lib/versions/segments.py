@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from crawl_lib.crawldir import FileName, SegmentRef
 from crawl_lib.engine import Engine
-from crawl_lib.segment import LINKS_NAME, LINKS_SCHEMA, PAGES_NAME, PAGES_SCHEMA, SegmentReader
+from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA, Manifest, SegmentReader
 from crawl_lib.stores import Stores
 from crawl_lib.versions.version import Version
 from crawl_lib.versions.work import columns
@@ -70,9 +70,9 @@ class SegmentInputs:
             if str(segment) in marked
             for key in sorted(SegmentReader(self.stores.storage, segment.path).dropped)
         ]
-        give_segments(self.stores, engine, pages, fresh, PAGES_NAME)
+        give_segments(self.stores, engine, pages, fresh, Manifest.PAGES_NAME)
         if links is not None:
-            give_segments(self.stores, engine, links, fresh, LINKS_NAME)
+            give_segments(self.stores, engine, links, fresh, Manifest.LINKS_NAME)
             _give_unread(engine, pages, links)
         engine.values("dropped", _table(dropped, _DROPPED))
         engine.values("taken_out", _table(self.taken_out, _TAKEN_OUT))
@@ -95,13 +95,13 @@ def give_segments(
 ) -> None:
     """Make an engine's table of one of the segments' tables.
 
-    `PAGES_NAME` or `LINKS_NAME`. The digest of each was compared then. Raises DamagedFileError naming the file,
-    StorageError, StoppedError.
+    `PAGES_NAME` or `LINKS_NAME` of `Manifest`. The digest of each was compared then. Raises DamagedFileError naming the
+    file, StorageError, StoppedError.
     """
     paths = [
         SegmentReader(stores.storage, segment.path).verified(name, stores) for segment in segments
     ]
-    engine.tables(table, paths, LINKS_SCHEMA if name == LINKS_NAME else PAGES_SCHEMA)
+    engine.tables(table, paths, LINKS_SCHEMA if name == Manifest.LINKS_NAME else PAGES_SCHEMA)
 
 
 def _give_unread(engine: Engine, pages: str, links: str) -> None:

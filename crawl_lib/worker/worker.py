@@ -29,7 +29,7 @@ from crawl_lib.fetch import MIN_TTL_S, HostStore, Spans, Turns, boot_id, fetch_a
 from crawl_lib.frontier import NodeDirectory, Take
 from crawl_lib.records import Fetched, TakenUrl
 from crawl_lib.scoring import load_plugins
-from crawl_lib.segment import PartWriter, WarcInfo, finished_positions, kept_outcomes
+from crawl_lib.segment import PartWriter, Spool, WarcInfo
 from crawl_lib.states import Outcome
 from crawl_lib.urls import Chain, Scope, UrlFilter, host_of
 from crawl_lib.walls import data_bytes, refuse_calls, set_limits, shut_in
@@ -62,7 +62,7 @@ class _Worker:
         self.own_bytes = own_bytes
         self.config = config
         self.alone = alone
-        self.outcomes = kept_outcomes(Path(task.spool), task.prefix)
+        self.outcomes = Spool(Path(task.spool), task.prefix).outcomes()
         self.kept = self.outcomes.total()
         self.hosts = NodeDirectory(Path(task.node_dir)).hosts
         self.bytes = 0
@@ -116,7 +116,7 @@ class _Worker:
             self.writer.may_close = self.handler.is_empty
             try:
                 self.handler.patterns = self._patterns(take)
-                finished = finished_positions(spool, task.prefix) | self._take_back()
+                finished = Spool(spool, task.prefix).finished_positions() | self._take_back()
                 # The same share for every attempt of a take, so the spool's files stay apart; `hash` would differ.
                 ours = (
                     t

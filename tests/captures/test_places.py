@@ -17,7 +17,7 @@ from crawl_lib.captures import PLACES, KnownCaptures, places, update_captures
 from crawl_lib.config import Config
 from crawl_lib.errors import InputError
 from crawl_lib.parquet import ParquetTable
-from crawl_lib.segment import LINKS_NAME, PAGES_NAME
+from crawl_lib.segment import Manifest
 from crawl_lib.storage import LocalStorage
 from crawl_lib.stores import Stores
 from crawl_lib.versions import Version, Versions
@@ -116,7 +116,7 @@ def test_a_row_says_where_the_newest_capture_is(stores: Stores, crawl: CrawlMake
     newest, failed = by_key[key("http://a/")], by_key[key("http://b/")]
     assert (newest["folder"], newest["node"], newest["status"]) == (200, "node-b", 404)
     assert (failed["folder"], failed["node"], failed["status"]) == (100, "node-a", None)
-    [page] = pq.read_table(crawl.root / f"crawl/200/node-b/{PAGES_NAME}").to_pylist()
+    [page] = pq.read_table(crawl.root / f"crawl/200/node-b/{Manifest.PAGES_NAME}").to_pylist()
     assert {name: newest[name] for name in ("time", "warc_file", "warc_offset", "warc_length")} == {
         name: page[name] for name in ("time", "warc_file", "warc_offset", "warc_length")
     }
@@ -212,7 +212,7 @@ def test_a_look_up_reads_one_row_group_of_one_segment(
         row = newest_rows(stores, [key(url)]).get(key(url))
         assert (row or {"url": url})["url"] == url
         assert {
-            path.rpartition("/")[0] for path in storage.read if path.endswith(PAGES_NAME)
+            path.rpartition("/")[0] for path in storage.read if path.endswith(Manifest.PAGES_NAME)
         } == segments
         assert len(asked) <= 6, (
             "the keys of two row groups, one group whole, and two reads of the segment"
@@ -288,7 +288,7 @@ def test_why_searches_the_links_of_the_newest_iterations(
     assert before[0]["page"] == "http://h/101"
     storage.read = {}
     assert why._link(stores, key(wanted), 2, inf) == (None, 3)
-    assert {path.split("/")[1] for path in storage.read if path.endswith(LINKS_NAME)} == {
+    assert {path.split("/")[1] for path in storage.read if path.endswith(Manifest.LINKS_NAME)} == {
         "103",
         "104",
     }

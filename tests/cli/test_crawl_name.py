@@ -17,7 +17,7 @@ from crawl_lib.errors import ConfigError
 from crawl_lib.keys.ring import Ring, RingNote, read_ring
 from crawl_lib.keys.sqlite import SqliteKeyServer
 from crawl_lib.rounds import crawlname
-from crawl_lib.rounds.crawlname import note_name, other_crawls
+from crawl_lib.rounds.crawlname import CrawlName
 from crawl_lib.stores import open_stores
 from demo import Serving
 from tests.cli.conftest import Done, Krake
@@ -166,7 +166,7 @@ def test_of_two_crawls_that_begin_at_once_one_gets_each_place(
             both.wait()
         return found
 
-    monkeypatch.setattr(crawlname, "require_own_places", lambda stores, noted: None)
+    monkeypatch.setattr(CrawlName, "require", lambda name, noted: None)
     monkeypatch.setattr(crawlname, "_noted", slowly)
     configs = [load_config(krake.file)]
     rename(krake)
@@ -174,7 +174,7 @@ def test_of_two_crawls_that_begin_at_once_one_gets_each_place(
 
     def claim(number: int) -> str:
         try:
-            note_name(open_stores(configs[number]))
+            CrawlName(open_stores(configs[number])).note()
         except ConfigError as error:
             return str(error)
         return ""
@@ -189,10 +189,10 @@ def test_a_node_s_place_that_cannot_be_read_says_nothing(krake: Krake) -> None:
     """Its own task says what is wrong with it."""
     (krake.directory / "queue").mkdir()
     (krake.directory / "queue" / "node-a").write_text("in the way")
-    assert other_crawls(open_stores(load_config(krake.file))) == []
+    assert CrawlName(open_stores(load_config(krake.file))).others() == []
 
 
 def test_a_place_that_is_not_there_belongs_to_nobody(krake: Krake, tmp_path: Path) -> None:
-    assert other_crawls(open_stores(load_config(krake.file))) == []
+    assert CrawlName(open_stores(load_config(krake.file))).others() == []
     assert not (tmp_path / "queue").exists()
     assert not (tmp_path / "keys").exists()

@@ -6,7 +6,7 @@ import pytest
 
 from crawl_lib.config import load_config
 from crawl_lib.crawldb import update
-from crawl_lib.rounds import note_name
+from crawl_lib.rounds import CrawlName
 from crawl_lib.storage import open_storage
 from crawl_lib.stores import Stores
 from tests.cli.conftest import Krake
@@ -25,7 +25,7 @@ def opened(krake: Krake) -> Stores:
     config = load_config(krake.file)
     (krake.directory / "dfs").mkdir(exist_ok=True)
     stores = stores_on(open_storage(config), config)
-    note_name(stores)
+    CrawlName(stores).note()
     return stores
 
 

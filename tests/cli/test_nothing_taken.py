@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA, Manifest, file_entry
+from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA, Manifest
 from demo import Serving
 from tests.cli.conftest import Krake
 from tests.older import as_older, scope_of, shared_scopes
@@ -126,7 +126,9 @@ def as_before(segment: Path) -> None:
         (segment / name).touch()
     path = segment / "manifest.json"
     manifest = Manifest.from_bytes(path.read_bytes(), str(path))
-    manifest.files.extend(file_entry(file) for file in sorted(segment.iterdir()) if file != path)
+    manifest.files.extend(
+        Manifest.entry_of(file) for file in sorted(segment.iterdir()) if file != path
+    )
     path.write_bytes(manifest.to_bytes())
 
 

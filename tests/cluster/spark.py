@@ -22,7 +22,7 @@ from crawl_lib.config.model import SparkConfig
 from crawl_lib.engine import Workplace, open_engine
 from crawl_lib.export import export_pages
 from crawl_lib.graph import finalize_export, link_export
-from crawl_lib.segment.manifest import write_dropped
+from crawl_lib.segment.manifest import DroppedLists
 from crawl_lib.segment.schema import LINKS_SCHEMA
 from crawl_lib.storage import LocalStorage, Storage
 from tests.cluster.hdfs import TARGET, Hdfs
@@ -119,7 +119,7 @@ def random_crawl(maker: CrawlMaker, seed: int) -> None:
 
 def drop_some(place: Path, urls: list[str]) -> None:
     """Pages that `krake segment drop` took out."""
-    write_dropped(LocalStorage.open(place.parent), place.name, [key(url) for url in urls])
+    DroppedLists(LocalStorage.open(place.parent), place.name).write([key(url) for url in urls])
 
 
 def forget_some_targets(file: Path, rng: random.Random) -> None:

@@ -16,7 +16,8 @@ import pytest
 from crawl_lib import stages
 from crawl_lib.cli import main
 from crawl_lib.config import Config
-from crawl_lib.keys import check, open_key_store, replicas
+from crawl_lib.keys import check, open_key_store
+from crawl_lib.keys.intervals import replicas
 from crawl_lib.keys.server import SQL_DIRECTORY
 from crawl_lib.rounds import start_iteration
 from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome

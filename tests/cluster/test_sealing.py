@@ -14,7 +14,7 @@ from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.config.model import DfsConfig
 from crawl_lib.errors import StorageError
-from crawl_lib.segment import SegmentReader, list_parts
+from crawl_lib.segment import SegmentReader, Spool
 from crawl_lib.storage import LocalStorage, open_storage
 from crawl_lib.stores import open_stores
 from demo import Serving, SynthWeb
@@ -116,7 +116,7 @@ def test_hdfs_goes_away_for_longer_than_it_is_waited_for(
     with pytest.raises(StorageError, match=str(breakable.data_ports[1])):
         crawl(config, on_progress=at_the_first_seal(config, lambda: breakable.kill("dn")))
     assert len(serving.log().counts() - before) == len(seeds.split())
-    waiting = [part for part in list_parts(spool_of(config)) if part.warc.exists()]
+    waiting = [part for part in Spool(spool_of(config)).parts() if part.warc.exists()]
     assert waiting
     assert all(part.is_closed for part in waiting)
     breakable.start("dn")  # the namenode does not know yet that it was away: requests wait for it

@@ -21,8 +21,9 @@ from crawl_lib.errors import (
     StoppedError,
     StorageError,
 )
-from crawl_lib.keys import KeyServer, ShardedKeyStore, check, repair, replicas
+from crawl_lib.keys import KeyServer, ShardedKeyStore, check, repair
 from crawl_lib.keys.dump import dump_keys, load_keys, read_dump
+from crawl_lib.keys.intervals import replicas
 from crawl_lib.keys.moving import _ranges, reshard
 from crawl_lib.keys.ring import read_ring, rewrite_notes
 from crawl_lib.keys.sharded import LOOK_S

@@ -15,16 +15,9 @@ from itertools import pairwise, product
 import pytest
 
 from crawl_lib.errors import KeyServerDownError, KeyTablesError
-from crawl_lib.keys import (
-    STATEMENT_KEYS,
-    KeyServer,
-    PrefixSum,
-    ShardedKeyStore,
-    check,
-    repair,
-    replicas,
-)
-from crawl_lib.keys.server import SlotEnd, SlotWish
+from crawl_lib.keys import STATEMENT_KEYS, KeyServer, ShardedKeyStore, check, repair
+from crawl_lib.keys.intervals import replicas
+from crawl_lib.keys.server import PrefixSum, SlotEnd, SlotWish
 from crawl_lib.states import KeyState
 
 QUEUED, CRAWLED, GONE = KeyState

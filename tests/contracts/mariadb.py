@@ -23,7 +23,7 @@ from pathlib import Path
 import pymysql
 import pytest
 
-from crawl_lib.keys import MySqlKeyServer
+from crawl_lib.keys.mysql import MySqlKeyServer
 from tests.ports import free_port
 
 START_S = 240

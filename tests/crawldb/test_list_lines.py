@@ -15,7 +15,7 @@ import pytest
 
 from crawl_lib.config import Config
 from crawl_lib.rounds import start_iteration
-from crawl_lib.segment import encode_dropped
+from crawl_lib.segment import DroppedLists
 from crawl_lib.stores import open_stores
 from tests.crawldb.crawls import Crawl, Visit
 from tests.crawldb.tables import NOW, leave_version, row_of
@@ -127,7 +127,7 @@ def test_a_list_is_what_plain_python_writes(
         stores, run_id="run", iteration=1, batch_size=None, clock=lambda: NOW - 2 * DAY
     ).folder
     segment = crawl.segment(int(folder), [Visit(TAKEN_OUT)], config.servers[0])
-    file, keys = encode_dropped([row_of(TAKEN_OUT)["key"]])
+    file, keys = DroppedLists.encode([row_of(TAKEN_OUT)["key"]])
     (crawl.root / segment / file).write_bytes(keys)
     rows = sorted(rows_of(choose, segment), key=lambda row: row["key"])
     leave_version(stores, 1, rows)

@@ -18,7 +18,7 @@ from crawl_lib.crawldb import generate, rebuild, update
 from crawl_lib.crawldir import FileName
 from crawl_lib.engine.duck import Duck
 from crawl_lib.errors import ConfigError
-from crawl_lib.segment import LINKS_SCHEMA, write_dropped
+from crawl_lib.segment import LINKS_SCHEMA, DroppedLists
 from crawl_lib.storage import open_storage
 from tests.crawldb.crawls import Crawl, Visit
 from tests.export.crawls import key
@@ -231,7 +231,7 @@ def test_links_that_are_not_followed_and_to_itself_are_none(crawl: Crawl) -> Non
 
 def test_a_dropped_page_and_its_links_are_not_taken_in(crawl: Crawl) -> None:
     name = crawl.segment(T, [Visit(A, links=[B]), Visit(C)])
-    write_dropped(crawl.stores.storage, f"crawl/{name}", [key(A)])
+    DroppedLists(crawl.stores.storage, f"crawl/{name}").write([key(A)])
     (crawl.root / str(T) / FileName.DROPPED).touch()
     assert set(crawl.rows(update(crawl.stores, now=NOW))) == {C}
 
@@ -243,7 +243,7 @@ def test_what_is_known_of_a_capture_that_is_gone_is_forgotten(crawl: Crawl, how:
     rows = crawl.rows(update(crawl.stores, now=NOW))
     assert (rows[A]["etag"], rows[A]["capture_segment"]) == ('"1"', name)
     if how == "drop":
-        write_dropped(crawl.stores.storage, f"crawl/{name}", [key(A)])
+        DroppedLists(crawl.stores.storage, f"crawl/{name}").write([key(A)])
         (crawl.root / str(T) / FileName.DROPPED).touch()
     else:
         shutil.rmtree(crawl.root / str(T))

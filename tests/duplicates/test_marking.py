@@ -18,7 +18,7 @@ from crawl_lib.crawldb import update
 from crawl_lib.duplicates import find_near, mark_duplicates
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import InputError, OutputConflictError, PathNotFoundError
-from crawl_lib.export import UrlMapping
+from crawl_lib.export.readers import UrlMapping
 from crawl_lib.repair import sweep
 from crawl_lib.segment import PAGES_SCHEMA
 from crawl_lib.storage import open_storage

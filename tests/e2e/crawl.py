@@ -18,7 +18,8 @@ from warcio.archiveiterator import ArchiveIterator as WarcioIterator
 
 from crawl_lib import stages
 from crawl_lib.config import Config, from_mapping, to_mapping
-from crawl_lib.export import ContentReader, UrlMapping, WebGraph
+from crawl_lib.export import ContentReader, WebGraph
+from crawl_lib.export.readers import UrlMapping
 from crawl_lib.stores import open_stores
 from tests.segment.helpers import check_with_warcio
 

@@ -23,8 +23,9 @@ from crawl_lib.errors import (
     PathNotFoundError,
     StorageError,
 )
-from crawl_lib.export import ContentReader, UrlMapping, export_pages
+from crawl_lib.export import ContentReader, export_pages
 from crawl_lib.export import run as run_module
+from crawl_lib.export.readers import UrlMapping
 from crawl_lib.graph import link_export
 from crawl_lib.scratch import scratch_folder
 from crawl_lib.storage import Storage

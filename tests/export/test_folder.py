@@ -7,7 +7,8 @@ import pytest
 
 from crawl_lib.errors import OutputConflictError, StorageError
 from crawl_lib.export import Inputs, SegmentInput, list_exports
-from crawl_lib.export.folder import CONTENT, ExportFolder
+from crawl_lib.export.folder import ExportFolder
+from crawl_lib.export.tables import CONTENT
 from crawl_lib.storage import LocalStorage
 from tests.e2e.crawl import make_config
 from tests.stores import stores_on

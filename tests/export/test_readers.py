@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from crawl_lib.config import ScratchConfig
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
-from crawl_lib.export import ContentReader, UrlMapping
+from crawl_lib.export import ContentReader
 from crawl_lib.export.content import Buckets, _write_pages, write_offsets
+from crawl_lib.export.readers import UrlMapping
 from crawl_lib.stopping import Progress, Work
 
 AGAIN = settings(

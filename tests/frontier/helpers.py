@@ -22,7 +22,7 @@ import crawl_lib.seeds
 from crawl_lib import durable
 from crawl_lib.config import UrlsConfig
 from crawl_lib.frontier import IntakeRules, NodeHome, NodeLock, Queue, Record
-from crawl_lib.keys import Claim, KnownKeys
+from crawl_lib.keys.server import Claim, KnownKeys
 from crawl_lib.records import QueuedUrl
 from crawl_lib.sealed import sealed_json, unsealed
 from crawl_lib.states import KeyState

@@ -15,7 +15,7 @@ from time import monotonic, process_time
 from crawl_lib.config import TrapsConfig, UrlsConfig
 from crawl_lib.frontier import IntakeRules, Queue
 from crawl_lib.frontier.hostcounts import HostCounts
-from crawl_lib.keys import KnownKeys
+from crawl_lib.keys.server import KnownKeys
 from crawl_lib.records import QueuedUrl
 from crawl_lib.urlfiles import CHUNK_BYTES, OutlinkWriter, Source, encode_line, read_outlinks
 from crawl_lib.urlfiles.outlinks import _line_blocks

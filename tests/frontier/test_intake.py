@@ -13,7 +13,9 @@ from crawl_lib.errors import DamagedFileError, QueueError, StoppedError, Storage
 from crawl_lib.frontier import Journal, Queue, TakeHeader
 from crawl_lib.frontier.check import check_queue
 from crawl_lib.frontier.hostcounts import HostCounts, host_of_line
-from crawl_lib.keys import Claim, ShardedKeyStore, SqliteKeyServer
+from crawl_lib.keys import ShardedKeyStore
+from crawl_lib.keys.server import Claim
+from crawl_lib.keys.sqlite import SqliteKeyServer
 from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.queue.queue import repair_queue
 from crawl_lib.sealed import sealed_json, unsealed

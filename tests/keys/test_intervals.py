@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl_lib.errors import ConfigError
-from crawl_lib.keys import interval, replicas
-from crawl_lib.keys.intervals import bounds, ring, split
+from crawl_lib.keys import interval
+from crawl_lib.keys.intervals import bounds, replicas, ring, split
 
 KEYS = st.binary(min_size=20, max_size=20)
 SERVERS = st.integers(1, 300)

@@ -5,8 +5,9 @@ import threading
 import pytest
 
 from crawl_lib.errors import KeyServerDownError, KeyStoreError, KeyTablesError
-from crawl_lib.keys import ShardedKeyStore, SqliteKeyServer
+from crawl_lib.keys import ShardedKeyStore
 from crawl_lib.keys.lanes import Lanes
+from crawl_lib.keys.sqlite import SqliteKeyServer
 from crawl_lib.states import KeyState
 from tests.contracts.keystore import Switch, make_keys
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crawl_lib.keys import SqliteKeyServer
+from crawl_lib.keys.sqlite import SqliteKeyServer
 from tests.contracts.keymoves import KeyMovesContract
 
 

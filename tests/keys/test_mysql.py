@@ -17,8 +17,8 @@ from crawl_lib.errors import (
     KeyServerReadOnlyError,
     KeyTablesError,
 )
-from crawl_lib.keys import MySqlKeyServer, ShardedKeyStore, check
-from crawl_lib.keys.mysql import parse_server
+from crawl_lib.keys import ShardedKeyStore, check
+from crawl_lib.keys.mysql import MySqlKeyServer, parse_server
 from crawl_lib.keys.mysql_errors import ADVICE, LOST, translate
 from crawl_lib.keys.server import SQL_DIRECTORY, SlotWish
 from crawl_lib.states import KeyState

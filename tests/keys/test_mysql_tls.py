@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crawl_lib.errors import ConfigError, KeyAccessError, KeyServerDownError, KeyStoreError
-from crawl_lib.keys import MySqlKeyServer, mysql_tls
+from crawl_lib.keys import mysql_tls
+from crawl_lib.keys.mysql import MySqlKeyServer
 from crawl_lib.keys.mysql_tls import is_loopback
 from tests.contracts.mariadb import FAST, PASSWORD, MariaDb, start_mariadb
 from tests.keys.certificates import Authority

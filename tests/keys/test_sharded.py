@@ -6,14 +6,9 @@ import pytest
 
 from crawl_lib.config import KeyStorageConfig, from_mapping
 from crawl_lib.errors import ConfigError
-from crawl_lib.keys import (
-    MySqlKeyServer,
-    SqliteKeyServer,
-    check,
-    open_key_store,
-    own_server,
-    repair,
-)
+from crawl_lib.keys import check, open_key_store, own_server, repair
+from crawl_lib.keys.mysql import MySqlKeyServer
+from crawl_lib.keys.sqlite import SqliteKeyServer
 from tests.contracts.keystore import make_keys
 
 
@@ -40,7 +35,7 @@ def test_more_replicas_than_servers_are_refused():
 def test_a_report_is_json_and_text(tmp_path):
     names = tuple(str(tmp_path / f"{number}.sqlite") for number in range(2))
     with open_key_store(KeyStorageConfig(servers=names, replication=2)) as store:
-        store.ensure_tables()
+        store.create()
         store.insert(make_keys(30))
         store.servers[0].delete(sorted(make_keys(30))[:4])
         found = check(store)

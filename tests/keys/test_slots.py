@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from crawl_lib.config import FetchConfig
 from crawl_lib.errors import KeyServerDownError, KeyTablesError, KrakeError
-from crawl_lib.keys import SharedTurns, SqliteKeyServer, interval, slots
+from crawl_lib.keys import SharedTurns, interval, slots
+from crawl_lib.keys.sqlite import SqliteKeyServer
 from tests.contracts.keystore import Switch
 
 FETCH = FetchConfig(host_delay_s=0.05, ip_delay_s=0.02, time_limit_s=1.0, max_crawl_delay_s=0.1)

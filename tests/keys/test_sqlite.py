@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from crawl_lib.errors import KeyServerDownError, KeyStoreError, KeyTablesError
-from crawl_lib.keys import ShardedKeyStore, SqliteKeyServer
-from crawl_lib.keys.sqlite import translate
+from crawl_lib.keys import ShardedKeyStore
+from crawl_lib.keys.sqlite import SqliteKeyServer, translate
 from crawl_lib.states import KeyState
 from tests.contracts.keystore import KeyStoreContract, make_keys
 from tests.forked import run_forked
@@ -149,9 +149,9 @@ def test_a_table_without_its_file_is_not_made_by_asking(server):
 
 def test_ensure_makes_the_file_once_and_keeps_what_stands(server):
     store = ShardedKeyStore([server])
-    store.ensure_tables()
+    server.ensure()
     store.insert(make_keys(5))
-    store.ensure_tables()
+    server.ensure()
     assert store.unknown(make_keys(5)).known == set(make_keys(5))
 
 

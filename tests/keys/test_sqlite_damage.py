@@ -11,16 +11,9 @@ from pathlib import Path
 import pytest
 
 from crawl_lib.errors import DamagedKeysError, KeyStoreError, KeyTablesError
-from crawl_lib.keys import (
-    ShardedKeyStore,
-    SqliteKeyServer,
-    check,
-    dump_keys,
-    read_ring,
-    repair,
-    reshard,
-)
-from crawl_lib.keys.ring import Ring, RingNote
+from crawl_lib.keys import ShardedKeyStore, check, dump_keys, repair, reshard
+from crawl_lib.keys.ring import Ring, RingNote, read_ring
+from crawl_lib.keys.sqlite import SqliteKeyServer
 from crawl_lib.states import KeyState
 from tests.contracts.keystore import make_keys
 

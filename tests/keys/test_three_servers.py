@@ -16,7 +16,8 @@ from crawl_lib import stages
 from crawl_lib.cli import main
 from crawl_lib.config import FetchConfig, load_config
 from crawl_lib.errors import ConfigError, KeyServerDownError, KeyTablesError
-from crawl_lib.keys import ShardedKeyStore, SharedTurns, check, interval, repair, replicas, slots
+from crawl_lib.keys import ShardedKeyStore, SharedTurns, check, interval, repair, slots
+from crawl_lib.keys.intervals import replicas
 from crawl_lib.keys.server import SQL_DIRECTORY
 from crawl_lib.states import KeyState
 from crawl_lib.stores import PASSWORD_VARIABLE, open_stores

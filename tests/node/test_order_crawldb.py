@@ -23,7 +23,7 @@ from crawl_lib.keys import open_key_store
 from crawl_lib.node.retire import retire_lost, retire_node
 from crawl_lib.records import QueuedUrl
 from crawl_lib.repair import fsck, repair_crawl, restart_node
-from crawl_lib.rounds import crawl_status, note_crawldb, other_crawls, start_iteration
+from crawl_lib.rounds import CrawlName, crawl_status, start_iteration
 from crawl_lib.seeds import Division, hand_over
 from crawl_lib.states import Outcome
 from crawl_lib.stores import open_stores
@@ -316,10 +316,10 @@ def test_a_crawl_keeps_its_order(order: str, said: str, site: Sites, tmp_path: P
         inject(other, site.seeds, "other")
     with pytest.raises(ConfigError, match=said):
         start_iteration(open_stores(other), run_id="other", iteration=1)
-    [problem] = other_crawls(open_stores(other))
+    [problem] = CrawlName(open_stores(other)).others()
     assert "frontier.order: " in problem
     run_iteration(config, "run", 1)
-    assert other_crawls(open_stores(config)) == []
+    assert CrawlName(open_stores(config)).others() == []
 
 
 def test_a_crawl_of_fifo_goes_on_with_a_crawldb_once_it_is_noted(
@@ -329,10 +329,10 @@ def test_a_crawl_of_fifo_goes_on_with_a_crawldb_once_it_is_noted(
     inject(config, site.seeds)
     run_iteration(config, "run", 1)
     other = other_order(config)
-    note_crawldb(open_stores(other))
+    CrawlName(open_stores(other)).note_crawldb()
     leave(other, "1-1", site.seeds)
     assert run_iteration(other, "other", 1)["taken"] == 1
-    assert "no way back" in other_crawls(open_stores(config))[0]
+    assert "no way back" in CrawlName(open_stores(config)).others()[0]
 
 
 def test_the_note_of_a_fifo_crawl_is_as_before(site: Sites, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import StoppedError, StorageError
 from crawl_lib.repair.queue.node import repair_node
 from crawl_lib.rounds import start_iteration
-from crawl_lib.segment import list_parts
+from crawl_lib.segment import Spool
 from crawl_lib.stores import node_dir, open_stores
 from demo import Serving, SynthWeb
 from tests.e2e.crawl import Result, make_config, run_iteration
@@ -69,7 +69,7 @@ def spool_of(config: Config) -> Path:
 
 def sealed_names(config: Config) -> list[str]:
     """The WARC files that only the store has."""
-    return [part.warc.name for part in list_parts(spool_of(config)) if part.is_freed]
+    return [part.warc.name for part in Spool(spool_of(config)).parts() if part.is_freed]
 
 
 def stop_when_sealed(config: Config, stop: Event) -> Callable[[Mapping[str, Any]], None]:

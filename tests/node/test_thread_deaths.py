@@ -7,13 +7,11 @@ and none is asked for twice but one that was in flight.
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -24,7 +22,7 @@ from crawl_lib.errors import StorageError
 from crawl_lib.node import take as node
 from crawl_lib.node import watermarks
 from crawl_lib.rounds import start_iteration
-from crawl_lib.segment import Sealer, list_parts
+from crawl_lib.segment import HiddenFolder, Sealer, Spool
 from crawl_lib.stores import open_stores
 from demo import Serving, SynthWeb
 from tests.e2e.crawl import Result, check_counts, make_config
@@ -79,10 +77,10 @@ def is_alive(name: str) -> bool:
 
 
 def fails_once_in(
-    name: str, module: ModuleType, function: str, monkeypatch: pytest.MonkeyPatch, error: object
+    name: str, owner: object, function: str, monkeypatch: pytest.MonkeyPatch, error: object
 ) -> None:
-    """The first call of a module's function in the thread of this name ends with `error`; other threads notice none."""
-    real, first = getattr(module, function), threading.Event()
+    """The first call of the function in the thread of this name ends with `error`; other threads notice none."""
+    real, first = getattr(owner, function), threading.Event()
 
     def call(*arguments: Any, **more: Any) -> Any:
         if threading.current_thread().name == name and not first.is_set():
@@ -90,7 +88,7 @@ def fails_once_in(
             raise error  # type: ignore[misc]
         return real(*arguments, **more)
 
-    monkeypatch.setattr(module, function, call)
+    monkeypatch.setattr(owner, function, call)
 
 
 def when_fetched(monkeypatch: pytest.MonkeyPatch, happened: Callable[[], bool]) -> None:
@@ -119,12 +117,14 @@ def test_a_sealer_that_fails_goes_on(
     monkeypatch.setattr(node, "Sealer", partial(Sealer, interval_s=0.01))
     fails_once_in(
         "sealer",
-        sys.modules[Sealer.__module__],
+        HiddenFolder,
         "seal_closed",
         monkeypatch,
         ZeroDivisionError("planted"),
     )
-    when_fetched(monkeypatch, lambda: any(part.is_freed for part in list_parts(spool_of(config))))
+    when_fetched(
+        monkeypatch, lambda: any(part.is_freed for part in Spool(spool_of(config)).parts())
+    )
     with caplog.at_level(logging.WARNING):
         crawl(config)
     assert "planted" in caplog.text
@@ -138,9 +138,7 @@ def test_what_a_dead_sealer_leaves_is_sealed_at_the_end(
 ) -> None:
     before, config = serving.log().counts(), begun(tmp_path, serving, MANY)
     monkeypatch.setattr(node, "Sealer", partial(Sealer, interval_s=0.01))
-    fails_once_in(
-        "sealer", sys.modules[Sealer.__module__], "seal_closed", monkeypatch, SystemExit()
-    )
+    fails_once_in("sealer", HiddenFolder, "seal_closed", monkeypatch, SystemExit())
     when_fetched(monkeypatch, lambda: not is_alive("sealer"))
     crawl(config)
     assert len(Result(config).warcs()) > 2

@@ -13,7 +13,7 @@ import pytest
 
 from crawl_lib.config import Config, PageRankConfig
 from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
-from crawl_lib.export import RANK_SCHEMAS, ExportFolder, export_pages
+from crawl_lib.export import ExportFolder, ExportTable, export_pages
 from crawl_lib.graph import check_export, link_export
 from crawl_lib.ranks import GRAPHS, page_rank, rank_export
 from crawl_lib.ranks.exported import rank_table
@@ -55,7 +55,7 @@ def path_of(stores: Stores, name: str) -> Path:
 def table(stores: Stores, of: str) -> dict[str, float]:
     """Ranks by name; pages are checked to be in order, each with its key."""
     found = pq.read_table(path_of(stores, rank_table(of)))
-    assert found.schema.equals(RANK_SCHEMAS[rank_table(of)])
+    assert found.schema.equals(ExportTable.SCHEMAS[rank_table(of)])
     if of == "pages":
         assert found["key"].to_pylist() == [key(str(url)) for url in found["url"].to_pylist()]
         assert found["key"].to_pylist() == sorted(found["key"].to_pylist())

@@ -24,7 +24,7 @@ from crawl_lib.realtime.remote import RemoteLink, setup_of
 from crawl_lib.realtime.spooling import SUFFIXES, Backlog
 from crawl_lib.realtime.store import PageStore
 from crawl_lib.records import TakenUrl
-from crawl_lib.segment import ROWLESS_SUFFIX, PartWriter, WarcInfo, list_parts
+from crawl_lib.segment import Part, PartWriter, Spool, WarcInfo
 from crawl_lib.urls import key_of
 from tests.e2e.crawl import make_config
 from tests.forked import run_forked
@@ -86,7 +86,7 @@ def test_parts_are_brought_collected_and_deleted_there(tmp_path: Path) -> None:
         report = collect_from(stores_of(config), NAME)
         assert (report.name, report.parts, report.pages) == (NAME, 2, 3)
         assert pages(config) == [f"{HOST}/{page}" for page in (1, 2, 3)]
-        assert [part.stem.name for part in list_parts(there.place.spool)] == [
+        assert [part.stem.name for part in Spool(there.place.spool).parts()] == [
             "krake-3000-live-1-0-00000"
         ]
         assert collect_from(stores_of(config), NAME).folder == ""
@@ -118,7 +118,7 @@ def test_a_kill_at_any_step_leaves_each_fetch_in_one_segment(tmp_path: Path) -> 
             assert run_forked(_collect, config, step) == -9
             collect_from(stores_of(config), NAME)
             assert pages(config) == sorted(urls), step
-        assert not list_parts(there.place.spool)
+        assert not Spool(there.place.spool).parts()
         assert names(config) == [NOTE_FILE]
 
 
@@ -132,11 +132,11 @@ def test_a_damaged_part_is_not_taken_over(tmp_path: Path) -> None:
     with remote(tmp_path) as there:
         config = config_of(tmp_path, there)
         fetched(there, config, f"{HOST}/1")
-        (part,) = list_parts(there.place.spool)
+        (part,) = Spool(there.place.spool).parts()
         part.warc.write_bytes(b"x" + part.warc.read_bytes()[1:])
         with pytest.raises(KrakeError, match="is not what was written"):
             collect_from(stores_of(config), NAME)
-        assert list_parts(there.place.spool) == [part]
+        assert Spool(there.place.spool).parts() == [part]
         assert pages(config) == []
 
 
@@ -203,7 +203,7 @@ def test_the_gate_tells_the_scheduler_what_waits_for_the_collection(tmp_path: Pa
         assert found is not None
         assert (found.parts, found.oldest_ms) == (0, 0)
         fetched(there, config, f"{HOST}/1")
-        [note] = there.place.spool.glob(f"*{ROWLESS_SUFFIX}")
+        [note] = there.place.spool.glob(f"*{Part.ROWLESS_SUFFIX}")
         os.utime(note, (note.stat().st_mtime - 7200,) * 2)
         found, _ = backlogs(config, there)
         assert found is not None

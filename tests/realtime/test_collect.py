@@ -34,13 +34,13 @@ from crawl_lib.repair import salvage_segment
 from crawl_lib.rounds import start_import
 from crawl_lib.scratch import held
 from crawl_lib.segment import (
-    SUBMISSIONS_NAME,
     SUBMISSIONS_SCHEMA,
+    Manifest,
     PartWriter,
     SegmentReader,
+    Spool,
     WarcInfo,
     check_segment,
-    list_parts,
     payload_of,
 )
 from crawl_lib.states import Outcome
@@ -130,7 +130,7 @@ def submissions(config: Config) -> list[str]:
     """The keys of all submissions in all segments."""
     stores, found = stores_of(config), []
     for segment in stores.crawl.segments():
-        path = f"{segment.path}/{SUBMISSIONS_NAME}"
+        path = f"{segment.path}/{Manifest.SUBMISSIONS_NAME}"
         if stores.storage.exists(path):
             with open_parquet(stores.storage, path, SUBMISSIONS_SCHEMA) as table:
                 found += [
@@ -164,7 +164,7 @@ def test_closed_parts_become_a_segment_of_the_fetcher(config: Config) -> None:
     assert {row["rule"] for row in links} == {"realtime", "nofollow"}
     assert segment.manifest()["counts"]["robots_captures"] == 2
     assert not list(reader.outlinks("node-0"))
-    assert not list_parts(live_spool(node_dir(config), FETCHER))
+    assert not Spool(live_spool(node_dir(config), FETCHER)).parts()
     assert not list((NodeDirectory(node_dir(config)).live / FETCHER / "collect").iterdir())
 
 
@@ -177,7 +177,7 @@ def test_nothing_is_made_where_nothing_is_closed(config: Config) -> None:
     )
     writer.append(None, robots())
     assert collect_parts(stores, FETCHER).folder == ""
-    assert len(list_parts(spool)) == 1, "it is still written to"
+    assert len(Spool(spool).parts()) == 1, "it is still written to"
     writer.close()
     assert stores.crawl.folders() == []
 
@@ -322,7 +322,7 @@ def check_cdxj_of(config: Config) -> None:
 
 def test_a_damaged_part_is_named_and_the_rest_is_kept(config: Config) -> None:
     fetch(config, f"{HOST}/1")
-    (part,) = list_parts(live_spool(node_dir(config), FETCHER))
+    (part,) = Spool(live_spool(node_dir(config), FETCHER)).parts()
     part.warc.write_bytes(part.warc.read_bytes()[:-10])
     with pytest.raises(DamagedFileError, match="1 fetches are lost"):
         collect_parts(stores_of(config), FETCHER)
@@ -378,7 +378,9 @@ def test_submissions_lie_in_the_segment_of_the_parts(config: Config) -> None:
     report = collect_parts(stores, FETCHER)
     assert (report.submissions, report.unreadable) == (2, 1)
     path = stores.crawl.segment(report.folder, FETCHER).path
-    with open_parquet(stores.storage, f"{path}/{SUBMISSIONS_NAME}", SUBMISSIONS_SCHEMA) as table:
+    with open_parquet(
+        stores.storage, f"{path}/{Manifest.SUBMISSIONS_NAME}", SUBMISSIONS_SCHEMA
+    ) as table:
         rows = [row for batch in table.batches(100) for row in batch.to_pylist()]
     assert [
         (row["key"], row["domain"], row["token"], row["decision"], row["answer_ms"]) for row in rows
@@ -391,7 +393,7 @@ def test_submissions_lie_in_the_segment_of_the_parts(config: Config) -> None:
     assert not list(folder.iterdir())
 
 
-@pytest.mark.parametrize("file", [SUBMISSIONS_NAME, "links.parquet"])
+@pytest.mark.parametrize("file", [Manifest.SUBMISSIONS_NAME, "links.parquet"])
 def test_a_salvage_keeps_the_submissions_that_can_be_read(config: Config, file: str) -> None:
     fetch(config, f"{HOST}/1")
     submitted(config, f"{HOST}/1")
@@ -400,7 +402,7 @@ def test_a_salvage_keeps_the_submissions_that_can_be_read(config: Config, file: 
     path = Path(config.dfs_primary) / name.path / file
     path.write_bytes(path.read_bytes()[:-9])
     salvage_segment(stores, name)
-    assert submissions(config) == ([] if file == SUBMISSIONS_NAME else keys(f"{HOST}/1"))
+    assert submissions(config) == ([] if file == Manifest.SUBMISSIONS_NAME else keys(f"{HOST}/1"))
     assert check_segment(stores.storage, name.path) == []
 
 

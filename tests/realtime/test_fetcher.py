@@ -31,7 +31,7 @@ from crawl_lib.realtime.protocol import (
     Refused,
     ToScheduler,
 )
-from crawl_lib.segment import list_parts
+from crawl_lib.segment import Spool
 from crawl_lib.segment.recover import read_groups
 from crawl_lib.urls import key_of
 from tests.e2e.crawl import make_config
@@ -191,7 +191,7 @@ def test_records_lie_in_parts_whose_rows_are_still_to_be_made(
         line.process.stop()
         assert [message.pages for message in line.rest() if isinstance(message, ClosedPart)] == [1]
         spool = live_spool(line.node, "live-0")
-    parts = list_parts(spool)
+    parts = Spool(spool).parts()
     assert len(parts) == 2
     assert part.name == parts[0].stem.name
     assert all(part.is_rowless and not part.is_closed for part in parts)
@@ -269,7 +269,7 @@ def test_a_picture_is_probed_by_its_beginning(tmp_path: Path, web: HostileWeb) -
         }
         line.process.stop()
         line.rest()
-        (part,) = list_parts(live_spool(line.node, "live-0"))
+        (part,) = Spool(live_spool(line.node, "live-0")).parts()
     groups = [group for group in read_groups(part.warc) if not isinstance(group, int)]
     assert {group.taken.queued.hop for group in groups if group.taken is not None} == {"E"}
 
@@ -282,12 +282,12 @@ def test_a_killed_fetcher_is_seen_at_its_socket_and_its_part_is_closed_by_the_ne
         os.kill(line.process.forked.pid, signal.SIGKILL)
         assert [one for one in line.rest() if not isinstance(one, Hello)] == []
         spool = live_spool(line.node, "live-0")
-    (part,) = list_parts(spool)
+    (part,) = Spool(spool).parts()
     assert not part.is_rowless
     with fetcher(tmp_path) as line:
         line.fetch(web.url("/ok?2"))
         assert part.is_rowless
-        assert len(list_parts(spool)) == 2
+        assert len(Spool(spool).parts()) == 2
     part.require_log()
 
 

@@ -15,7 +15,8 @@ import pytest
 
 from crawl_lib.config import FetchConfig
 from crawl_lib.errors import KeyTablesError, ProtocolError
-from crawl_lib.keys import SharedTurns, SqliteKeyServer
+from crawl_lib.keys import SharedTurns
+from crawl_lib.keys.sqlite import SqliteKeyServer
 from crawl_lib.realtime import Client, TokenFile, turns
 from crawl_lib.realtime.leases import wanted_parts
 from crawl_lib.realtime.pages import part_of

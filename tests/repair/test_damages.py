@@ -17,7 +17,7 @@ import pytest
 from crawl_lib.config import load_config
 from crawl_lib.frontier import Queue
 from crawl_lib.sealed import sealed, sealed_json, unsealed
-from crawl_lib.segment.manifest import write_dropped
+from crawl_lib.segment.manifest import DroppedLists
 from crawl_lib.storage import LocalStorage
 from demo import Serving
 from tests.cli.conftest import Krake
@@ -158,9 +158,9 @@ def dropped_without_mark(directory: Path) -> None:
     """A page was dropped, and nothing tells `krake status` to look closer."""
     [segment] = max(directory.glob("dfs/crawl/1*")).glob("node-a")
     key = pq.read_table(segment / "pages.parquet", columns=["key"]).column("key").to_pylist()[0]
-    write_dropped(
-        LocalStorage(directory / "dfs"), str(segment.relative_to(directory / "dfs")), [key]
-    )
+    DroppedLists(
+        LocalStorage(directory / "dfs"), str(segment.relative_to(directory / "dfs"))
+    ).write([key])
 
 
 def next_line_is_lost(directory: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from crawl_lib.sealed import sealed, unsealed
 from crawl_lib.segment import build_segment, check_segment
-from crawl_lib.segment.manifest import write_dropped
+from crawl_lib.segment.manifest import DroppedLists
 from crawl_lib.storage import LocalStorage
 from tests.segment.helpers import NODES, facts, fetches, fill, robots, writer
 
@@ -161,7 +161,7 @@ def test_damage_that_a_full_check_names(segment: Path, name: str) -> None:
 
 
 def test_dropped_pages_are_no_damage(segment: Path) -> None:
-    write_dropped(LocalStorage(segment.parents[2]), "crawl/1/node-a", [fetches()[0][0].key])
+    DroppedLists(LocalStorage(segment.parents[2]), "crawl/1/node-a").write([fetches()[0][0].key])
     assert found(segment) == set()
 
 

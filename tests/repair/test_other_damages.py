@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from crawl_lib.errors import KeyAccessError
-from crawl_lib.keys import SqliteKeyServer
+from crawl_lib.keys.sqlite import SqliteKeyServer
 from tests.cli.conftest import Krake
 from tests.repair.test_damages import (
     EXPORT,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from crawl_lib.repair.segments.glean import Gleaner
-from crawl_lib.segment import build_segment, list_parts
+from crawl_lib.segment import Spool, build_segment
 from crawl_lib.segment.encoder import RecordEncoder
 from crawl_lib.segment.manifest import Manifest
 from crawl_lib.segment.recover import read_groups
@@ -72,7 +72,7 @@ def test_every_record_of_a_spool_names_the_warcinfo_of_its_file(tmp_path: Path) 
     fill(out, fetches())
     out.append(None, robots())
     out.close()
-    parts = list_parts(tmp_path / "spool")
+    parts = Spool(tmp_path / "spool").parts()
     assert len(parts) > 1
     for part in parts:
         with part.warc.open("rb") as file:
@@ -101,7 +101,7 @@ def test_a_spool_that_goes_on_keeps_its_id_and_one_of_an_older_version_has_none(
             first, *rest = walk(file)
         said = {record.headers.get("warc-warcinfo-id", "") for record in rest}
         assert said == {first.headers["warc-record-id"] if name == "own" else ""}
-        assert said == {list_parts(tmp_path / name)[0].counts().warcinfo_id}
+        assert said == {Spool(tmp_path / name).parts()[0].counts().warcinfo_id}
 
 
 @pytest.mark.parametrize("file_id", ["", OTHER])

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.segment import WantedRecord, members, read_members
+from crawl_lib.segment import Member, WantedRecord, members
 from crawl_lib.storage import Storage
 
 
@@ -30,7 +30,7 @@ class OneFile:
 
 def read(store: OneFile, wanted: list[WantedRecord]) -> list[bytes]:
     storage: Storage = store  # type: ignore[assignment]
-    return [member.data for member in read_members(storage, wanted)]
+    return [member.data for member in Member.read_all(storage, wanted)]
 
 
 @pytest.fixture(params=[1, 4, 64, 1 << 20])

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from crawl_lib.errors import OutputConflictError, StorageError
-from crawl_lib.segment import SegmentReader, build_segment, publish
-from crawl_lib.segment.build import file_entry
+from crawl_lib.segment import Manifest, SegmentReader, build_segment, publish
 from crawl_lib.segment.publish import upload_checked
 from crawl_lib.storage import LocalStorage, local
 from tests.forked import run_python
@@ -20,8 +19,7 @@ STAGE = """
 import os, sys
 os.fsync = lambda descriptor: None
 from pathlib import Path
-from crawl_lib.segment import build_segment, publish
-from crawl_lib.segment.build import file_entry
+from crawl_lib.segment import Manifest, build_segment, publish
 from crawl_lib.segment.publish import upload_checked
 from crawl_lib.storage import LocalStorage, local
 from tests.segment.helpers import NODES, facts
@@ -155,7 +153,7 @@ def test_what_a_killed_attempt_made_visible_is_durable_before_it_is_believed(wor
     publish(store, "crawl/1", "node-a", "take1", work / "seg")
     assert work / "dfs" / "crawl" / "1" in synced
     assert work / "dfs" in synced
-    entry = file_entry(work / "seg" / "pages.parquet")
+    entry = Manifest.entry_of(work / "seg" / "pages.parquet")
     upload_checked(
         store, work / "seg" / "pages.parquet", "crawl/1/.hidden/pages.parquet", entry, None
     )

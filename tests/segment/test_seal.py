@@ -11,21 +11,18 @@ import pytest
 
 from crawl_lib.errors import DamagedFileError, StorageError
 from crawl_lib.segment import (
+    HiddenFolder,
     Sealer,
     SegmentReader,
+    Spool,
     build_segment,
-    finished_positions,
-    hidden_folder,
-    list_parts,
     publish,
-    seal_all,
 )
-from crawl_lib.segment.publish import seal_closed
 from crawl_lib.storage import LocalStorage
 from tests.forked import run_python
 from tests.segment.helpers import NODES, facts, fetches, fill, take_back, writer
 
-HIDDEN = hidden_folder("crawl/1", "node-a", "take1")
+HIDDEN = "crawl/1/.node-a-take1"
 REPAIR = "krake fsck --repair"
 SMALL = {"max_warc_bytes": 2500}  # several parts of the seven fetches
 STAGE = """
@@ -41,7 +38,7 @@ go_on(Path(sys.argv[1]))
 def go_on(work: Path, storage: LocalStorage | None = None) -> None:
     """What the crawl task does after fetching."""
     storage = storage or LocalStorage(work / "dfs")
-    seal_all(storage, HIDDEN, work / "spool", REPAIR)
+    HiddenFolder(storage, HIDDEN).seal_all(work / "spool", REPAIR)
     build_segment(work / "spool", work / "spool" / "segment", facts(7), NODES)
     publish(storage, "crawl/1", "node-a", "take1", work / "spool" / "segment")
 
@@ -92,7 +89,7 @@ def unsealed(work, tmp_path_factory):
 
 def test_the_segment_is_the_same_as_without_sealing_and_local_room_is_free(work, unsealed):
     storage = LocalStorage(work / "dfs")
-    seal_all(storage, HIDDEN, work / "spool", REPAIR)
+    HiddenFolder(storage, HIDDEN).seal_all(work / "spool", REPAIR)
     assert spooled(work) == []
     assert not storage.exists("crawl/1/node-a")
     go_on(work)
@@ -112,7 +109,7 @@ def test_killed_after_a_step_and_run_again(work, unsealed, step, count):
     killed = run_python(STAGE, [str(work)], env)
     assert killed.returncode == -signal.SIGKILL
     sent = {entry.name for entry in LocalStorage(work / "dfs").list(HIDDEN)}
-    for part in list_parts(work / "spool"):
+    for part in Spool(work / "spool").parts():
         assert part.warc.exists() or part.sealed() is not None
         assert part.sealed() is None or part.warc.name in sent
     assert len(sent) == count
@@ -126,20 +123,20 @@ def test_a_rerun_trusts_what_is_sealed_and_reads_only_the_open_file(tmp_path):
     out = writer(tmp_path / "spool", **SMALL)
     fill(out, fetches()[:6])
     out._open.abandon()  # as a kill leaves it
-    parts = list_parts(tmp_path / "spool")
+    parts = Spool(tmp_path / "spool").parts()
     assert [part.is_closed for part in parts] == [True] * (len(parts) - 1) + [False]
-    seal_closed(LocalStorage(tmp_path / "dfs"), HIDDEN, tmp_path / "spool")
+    HiddenFolder(LocalStorage(tmp_path / "dfs"), HIDDEN).seal_closed(tmp_path / "spool")
     assert spooled(tmp_path) == [parts[-1].warc.name]
-    assert list_parts(tmp_path / "spool") == parts
+    assert Spool(tmp_path / "spool").parts() == parts
     again = writer(tmp_path / "spool", **SMALL)
-    trusted = finished_positions(tmp_path / "spool")
+    trusted = Spool(tmp_path / "spool").finished_positions()
     taken_back = take_back(again)
     assert trusted | taken_back == set(range(6))
     assert not trusted & taken_back
     fill(again, fetches()[6:])
     again.close()
-    assert [int(part.stem.name[-5:]) for part in list_parts(tmp_path / "spool")] == list(
-        range(len(list_parts(tmp_path / "spool")))
+    assert [int(part.stem.name[-5:]) for part in Spool(tmp_path / "spool").parts()] == list(
+        range(len(Spool(tmp_path / "spool").parts()))
     )
     go_on(tmp_path)
     assert [row["url"] for row in rows(tmp_path)[0]] != []
@@ -151,10 +148,10 @@ def test_an_open_part_is_left_alone_and_refused_at_the_end(tmp_path):
     out = writer(tmp_path / "spool")
     fill(out, fetches())
     storage = LocalStorage(tmp_path / "dfs")
-    seal_closed(storage, HIDDEN, tmp_path / "spool")
+    HiddenFolder(storage, HIDDEN).seal_closed(tmp_path / "spool")
     assert len(spooled(tmp_path)) == 1
     with pytest.raises(StorageError, match="still open"):
-        seal_all(storage, HIDDEN, tmp_path / "spool", REPAIR)
+        HiddenFolder(storage, HIDDEN).seal_all(tmp_path / "spool", REPAIR)
     out.close()
 
 
@@ -193,7 +190,7 @@ def test_a_store_that_stays_broken_is_an_error_only_when_it_is_needed(work, unse
     with Sealer(lambda: storage, HIDDEN, work / "spool", interval_s=0.01):
         assert storage.failed.wait(60)
     assert spooled(work) == before
-    assert [part.sealed() for part in list_parts(work / "spool")] == [None] * len(before)
+    assert [part.sealed() for part in Spool(work / "spool").parts()] == [None] * len(before)
     assert "the store is away" in caplog.text
     with pytest.raises(StorageError, match="the store is away"):
         go_on(work, storage)
@@ -214,7 +211,7 @@ def test_a_store_that_cannot_be_opened_is_tried_again(work):
 
     with Sealer(opened, HIDDEN, work / "spool", interval_s=0.01):
         assert done.wait(60)
-    seal_all(storage, HIDDEN, work / "spool", REPAIR)
+    HiddenFolder(storage, HIDDEN).seal_all(work / "spool", REPAIR)
     assert spooled(work) == []
 
 
@@ -240,13 +237,13 @@ def test_a_sealed_file_that_is_gone_is_sent_again_while_the_local_one_is_there(w
 @pytest.mark.parametrize("damage", ["gone", "shorter", "folder"])
 def test_a_sealed_file_that_is_lost_is_named_with_what_to_do(work, damage):
     storage = LocalStorage(work / "dfs")
-    seal_all(storage, HIDDEN, work / "spool", REPAIR)
-    part = list_parts(work / "spool")[1]
+    HiddenFolder(storage, HIDDEN).seal_all(work / "spool", REPAIR)
+    part = Spool(work / "spool").parts()[1]
     place = storage.local_path(f"{HIDDEN}/{part.warc.name}")
     data = place.read_bytes()
     if damage == "folder":
         storage.delete(HIDDEN)
-        part = list_parts(work / "spool")[0]
+        part = Spool(work / "spool").parts()[0]
     elif damage == "gone":
         place.unlink()
     else:
@@ -264,9 +261,9 @@ def test_a_sealed_file_that_is_lost_is_named_with_what_to_do(work, damage):
 
 def test_a_sealed_file_that_is_lost_after_the_build_is_not_published(work):
     storage = LocalStorage(work / "dfs")
-    seal_all(storage, HIDDEN, work / "spool", REPAIR)
+    HiddenFolder(storage, HIDDEN).seal_all(work / "spool", REPAIR)
     build_segment(work / "spool", work / "segment", facts(7), NODES)
-    name = list_parts(work / "spool")[1].warc.name
+    name = Spool(work / "spool").parts()[1].warc.name
     storage.delete(f"{HIDDEN}/{name}")
     with pytest.raises(StorageError, match=name):
         publish(storage, "crawl/1", "node-a", "take1", work / "segment")
@@ -275,7 +272,7 @@ def test_a_sealed_file_that_is_lost_after_the_build_is_not_published(work):
 
 @pytest.mark.parametrize("data", [b"", b"{}", b'{"name": 1}', b"\xff"])
 def test_a_seal_that_is_none_is_named(work, data):
-    seal = list_parts(work / "spool")[0].path(".sealed.json")
+    seal = Spool(work / "spool").parts()[0].path(".sealed.json")
     seal.write_bytes(data)
     with pytest.raises(DamagedFileError, match=seal.name):
         go_on(work)

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl_lib.errors import DamagedFileError, StorageError
-from crawl_lib.segment import build_segment, finished_positions, list_parts
-from crawl_lib.segment.parts import PAGES_SUFFIX
+from crawl_lib.segment import Spool, build_segment
+from crawl_lib.segment.parts import Part
 from crawl_lib.segment.reader import SegmentReader
 from crawl_lib.segment.recover import read_groups
 from crawl_lib.segment.tables import read_blocks
@@ -126,8 +126,10 @@ def test_recovered_groups_are_equal_and_the_file_goes_on(tmp_path):
     assert [position for _, _, position in found[:4]] == first
     fill(again, items[4:])
     again.close()
-    assert [part.warc.name for part in list_parts(tmp_path)] == ["krake-1-node-a-0-00000.warc.gz"]
-    assert finished_positions(tmp_path) == set(range(7))
+    assert [part.warc.name for part in Spool(tmp_path).parts()] == [
+        "krake-1-node-a-0-00000.warc.gz"
+    ]
+    assert Spool(tmp_path).finished_positions() == set(range(7))
 
 
 def test_nothing_is_appended_before_the_spool_was_read_again(tmp_path):
@@ -144,19 +146,19 @@ def test_nothing_is_appended_before_the_spool_was_read_again(tmp_path):
 def test_closed_parts_are_trusted_and_open_ones_are_not_finished(tmp_path):
     out = writer(tmp_path, max_warc_bytes=1 << 16)
     fill(out, [(taken(i), answered(f"http://a.example/{i}", os.urandom(30_000))) for i in range(7)])
-    assert finished_positions(tmp_path) == {0, 1, 2, 3, 4, 5}
+    assert Spool(tmp_path).finished_positions() == {0, 1, 2, 3, 4, 5}
     kill(out)
     again = writer(tmp_path, max_warc_bytes=1 << 16)
     assert take_back(again) == {6}
     again.close()
-    assert finished_positions(tmp_path) == set(range(7))
+    assert Spool(tmp_path).finished_positions() == set(range(7))
 
 
 def test_files_rotate_and_each_begins_with_warcinfo(tmp_path):
     out = writer(tmp_path, max_warc_bytes=1 << 16)
     fill(out, [(taken(i), answered(f"http://a.example/{i}", os.urandom(30_000))) for i in range(7)])
     out.close()
-    parts = list_parts(tmp_path)
+    parts = Spool(tmp_path).parts()
     assert [part.warc.name[-13:] for part in parts] == [
         "00000.warc.gz",
         "00001.warc.gz",
@@ -172,15 +174,15 @@ def test_workers_with_like_numbers_keep_apart(tmp_path):
         out = writer(tmp_path, number)
         fill(out, [(taken(number), answered(f"http://a.example/{number}"))])
         out.close()
-    assert finished_positions(tmp_path, "krake-1-node-a-1") == {1}
-    assert finished_positions(tmp_path) == {1, 11}
+    assert Spool(tmp_path, "krake-1-node-a-1").finished_positions() == {1}
+    assert Spool(tmp_path).finished_positions() == {1, 11}
 
 
 def test_a_writer_without_work_leaves_no_file(tmp_path):
     out = writer(tmp_path / "spool")
     out.close()
     assert list((tmp_path / "spool").iterdir()) == []
-    assert finished_positions(tmp_path / "none") == set()
+    assert Spool(tmp_path / "none").finished_positions() == set()
 
 
 def test_a_page_without_its_row_is_noticed(tmp_path):
@@ -199,7 +201,7 @@ def test_an_exception_leaves_the_part_open(tmp_path):
 
     with pytest.raises(ZeroDivisionError):
         broken()
-    assert finished_positions(tmp_path) == set()
+    assert Spool(tmp_path).finished_positions() == set()
     again = writer(tmp_path)
     assert take_back(again) == {0, 1, 2}
     again.close()
@@ -217,7 +219,7 @@ def test_a_full_disk_cuts_the_half_group_off_again(tmp_path, monkeypatch):
     assert out._open.part.warc.stat().st_size == size
     fill(out, fetches()[1:])
     out.close()
-    assert finished_positions(tmp_path) == set(range(7))
+    assert Spool(tmp_path).finished_positions() == set(range(7))
 
 
 def test_records_are_synced_every_interval(tmp_path, monkeypatch):
@@ -242,7 +244,7 @@ def test_text_that_is_not_unicode_does_not_break_a_table(tmp_path):
     position = out.append(item, failed("http://a.example/0"))
     out.part.pages.add(row(item, failed("http://a.example/0"), position)._replace(title="a\ud800b"))
     out.close()
-    blocks = list(read_blocks(list_parts(tmp_path)[0].path(PAGES_SUFFIX)))
+    blocks = list(read_blocks(Spool(tmp_path).parts()[0].path(Part.PAGES_SUFFIX)))
     assert blocks[0].column("title").to_pylist() == ["a?b"]
 
 
@@ -251,10 +253,10 @@ import os, sys
 os.fsync = lambda descriptor: None
 from pathlib import Path
 from tests.segment.helpers import fetches, fill, writer, take_back
-from crawl_lib.segment import finished_positions
+from crawl_lib.segment import Spool
 spool = Path(sys.argv[1])
 out = writer(spool)
-done = take_back(out) | finished_positions(spool)
+done = take_back(out) | Spool(spool).finished_positions()
 fill(out, [item for item in fetches() if item[0].position not in done])
 out.close()
 """
@@ -306,7 +308,7 @@ def test_another_byte_in_what_a_closed_part_is_trusted_for_is_found(
     out = writer(tmp_path / "spool")
     fill(out, fetches())
     out.close()
-    [part] = list_parts(tmp_path / "spool")
+    [part] = Spool(tmp_path / "spool").parts()
     part.require_whole()
     path = part.path(suffix)
     data = path.read_bytes()
@@ -320,7 +322,7 @@ def test_another_byte_in_what_a_closed_part_is_trusted_for_is_found(
             build_segment(tmp_path / "spool", tmp_path / "out", facts(7), NODES)
         if suffix in {".positions", ".closed.json"}:
             with pytest.raises(DamagedFileError, match=re.escape(path.name)):
-                finished_positions(tmp_path / "spool")
+                Spool(tmp_path / "spool").finished_positions()
     path.unlink()
     if suffix != ".closed.json":
         with pytest.raises(DamagedFileError, match=f"{re.escape(path.name)}: is gone"):
@@ -335,9 +337,9 @@ def test_a_part_whose_rows_wait_may_grow_to_twice_its_size(tmp_path):
     out.may_close = answers.pop
     body = random.Random(1).randbytes(10_000)
     sizes = []
-    while len(list_parts(tmp_path)) < 2:
+    while len(Spool(tmp_path).parts()) < 2:
         fill(out, [(taken(len(sizes)), answered(f"http://a.example/{len(sizes)}", body))])
-        sizes.append(list_parts(tmp_path)[0].warc.stat().st_size)
+        sizes.append(Spool(tmp_path).parts()[0].warc.stat().st_size)
     out.close()
     assert 2 << 16 <= sizes[-1] < (2 << 16) + 12_000
     assert len(answers) < 1000, "it was asked"
@@ -357,7 +359,7 @@ def collect(directory: Path, most: int = 1 << 30) -> None:
     """Make the rows of all parts; killed after so many groups."""
     out, done = (
         writer(directory / "spool"),
-        sum(len(part.positions()) for part in list_parts(directory / "spool") if part.is_closed),
+        sum(len(part.positions()) for part in Spool(directory / "spool").parts() if part.is_closed),
     )
     for number, (item, fetched, position) in enumerate(out.recovered(iter(range(done, 1000)))):
         if number == most:
@@ -373,7 +375,7 @@ def test_parts_without_rows_become_those_that_were_written_with_rows(tmp_path: P
     rowless, usual = tmp_path / "rowless", tmp_path / "usual"
     close_rowless(rowless, items[:3])
     close_rowless(rowless, items[3:])
-    parts = list_parts(rowless / "spool")
+    parts = Spool(rowless / "spool").parts()
     assert [(part.is_rowless, part.is_closed) for part in parts] == [(True, False)] * 2
     assert {path.suffix for path in (rowless / "spool").iterdir()} == {".gz", ".json"}
     collect(rowless)
@@ -389,7 +391,7 @@ def test_making_rows_may_be_killed_at_any_group(tmp_path: Path) -> None:
     for most in range(1, len(items) + 2):
         collect(tmp_path, most)
     collect(tmp_path)
-    assert finished_positions(tmp_path / "spool") == set(range(len(items)))
+    assert Spool(tmp_path / "spool").finished_positions() == set(range(len(items)))
     assert content(tmp_path, len(items))[0]
 
 
@@ -401,7 +403,7 @@ def test_a_part_without_rows_that_a_kill_left_open_is_closed_by_the_next_writer(
     for item in items[:2]:
         out.append(*item)
     kill(out)
-    (part,) = list_parts(tmp_path / "spool")
+    (part,) = Spool(tmp_path / "spool").parts()
     with part.warc.open("ab") as file:
         file.write(b"torn")
     assert not part.is_rowless
@@ -420,7 +422,7 @@ def test_a_part_without_rows_that_a_kill_left_open_is_closed_by_the_next_writer(
 def test_a_damaged_part_without_rows_is_named_with_what_it_held(tmp_path: Path) -> None:
     items = fetches()
     close_rowless(tmp_path, items)
-    (part,) = list_parts(tmp_path / "spool")
+    (part,) = Spool(tmp_path / "spool").parts()
     data = bytearray(part.warc.read_bytes())
     data[len(data) // 2] ^= 1
     part.warc.write_bytes(data)

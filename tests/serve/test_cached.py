@@ -14,7 +14,7 @@ import pytest
 
 from crawl_lib.config.model import SiteConfig
 from crawl_lib.errors import StorageError
-from crawl_lib.segment import write_dropped
+from crawl_lib.segment import DroppedLists
 from crawl_lib.serve import cached
 from crawl_lib.serve.cached import SANDBOX
 from crawl_lib.serve.views import render
@@ -199,7 +199,7 @@ def test_pages_that_must_not_be_shown(made: Made) -> None:
 
 def test_a_dropped_page_is_not_shown_though_the_index_has_it(made: Made, tmp_path: Path) -> None:
     own = made.copied(tmp_path / "own")
-    write_dropped(own.stores.storage, "crawl/1/node-0", [bytes.fromhex(key("plain"))])
+    DroppedLists(own.stores.storage, "crawl/1/node-0").write([bytes.fromhex(key("plain"))])
     client = Client(own)
     assert "dropped" in said(client, "plain")
     assert client.get(f"/cached/{key('coded')}").status_code == 200
@@ -237,7 +237,7 @@ def test_a_store_that_is_away_is_503_without_its_name(
     def away(*arguments: object) -> None:
         raise StorageError("http://namenode.inner.example is away")
 
-    monkeypatch.setattr(cached, "read_dropped", away)
+    monkeypatch.setattr(DroppedLists, "read", away)
     answer = Client(made).get(f"/cached/{key('plain')}")
     assert answer.status_code == 503
     assert "inner.example" not in answer.text

@@ -26,8 +26,8 @@ from crawl_lib.crawldir import SegmentRef
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import DamagedFileError, StoppedError
 from crawl_lib.repair import fsck, sweep
-from crawl_lib.rounds.crawlname import note_name, other_crawls
-from crawl_lib.segment import PAGES_SCHEMA, write_dropped
+from crawl_lib.rounds.crawlname import CrawlName
+from crawl_lib.segment import PAGES_SCHEMA, DroppedLists
 from crawl_lib.storage import open_storage
 from crawl_lib.stores import Stores
 from crawl_lib.text import (
@@ -232,7 +232,7 @@ def test_a_segment_that_changes_has_another_table_and_the_older_one_goes(
     )
     extract_text(stores, [segment])
     before = files(stores, segment)
-    write_dropped(stores.storage, segment.path, [key("http://a.example/2")])
+    DroppedLists(stores.storage, segment.path).write([key("http://a.example/2")])
     assert extract_text(stores, [segment]) == TextReport(segments=1, pages=1)
     assert set(rows(stores, segment)) == {key("http://a.example/")}
     assert len(files(stores, segment)) == 1
@@ -446,15 +446,17 @@ assert not loaded & {"numpy", "pandas", "duckdb"}, loaded
 
 
 def test_the_folder_of_texts_is_one_crawl_s_own(stores: Stores, config: Config) -> None:
-    note_name(stores_on(stores.storage, config))
+    CrawlName(stores_on(stores.storage, config)).note()
     assert not stores.storage.exists("text")
-    note_name(stores)
+    CrawlName(stores).note()
     other = replace(stores.config, crawl=replace(config.crawl, name="other", directory="other"))
     other = replace(
         other, export=replace(config.export, directory="exports"), queue=replace(config.queue)
     )
     [problem] = [
-        one for one in other_crawls(stores_on(stores.storage, other)) if one.startswith("text.")
+        one
+        for one in CrawlName(stores_on(stores.storage, other)).others()
+        if one.startswith("text.")
     ]
     assert "text is of the crawl 'krake', and crawl.name is 'other'" in problem
 

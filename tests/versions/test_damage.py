@@ -47,7 +47,7 @@ from crawl_lib.ranks import LINKRANK, update_linkrank, update_score_by_links
 from crawl_lib.repair import fsck, repair_crawl, sweep
 from crawl_lib.search import IndexReader, IndexVersions, OpenIndex, Sites
 from crawl_lib.search import answer as search_answer
-from crawl_lib.segment import Manifest, file_entry
+from crawl_lib.segment import Manifest
 from crawl_lib.storage import open_storage
 from crawl_lib.stores import Stores
 from crawl_lib.terms import TERMS, search_terms, update_terms
@@ -96,7 +96,7 @@ def add_segment(crawl: Crawl, folder: int, seed: int) -> None:
     )
     place = crawl.root / str(folder) / "node-a"
     where = place / "manifest.json"
-    files = [file_entry(place / f"{name}.parquet") for name in ("pages", "links")]
+    files = [Manifest.entry_of(place / f"{name}.parquet") for name in ("pages", "links")]
     where.write_bytes(replace(Manifest.from_bytes(where.read_bytes(), ""), files=files).to_bytes())
     [segment] = [one for one in stores.crawl.segments() if one.folder == str(folder)]
     path = Path(stores.config.dfs_primary) / text_table(stores, segment)

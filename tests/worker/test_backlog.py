@@ -10,8 +10,8 @@ import pytest
 from crawl_lib.config import Config, from_mapping
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
-from crawl_lib.segment import PartWriter, list_parts
-from crawl_lib.segment.parts import LINKS_SUFFIX, PAGES_SUFFIX, Part
+from crawl_lib.segment import PartWriter, Spool
+from crawl_lib.segment.parts import Part
 from crawl_lib.segment.tables import read_blocks
 from crawl_lib.states import Outcome
 from crawl_lib.urls import UrlFilter, key_of
@@ -89,12 +89,12 @@ def outlinks(parts: list[Part]) -> list[str]:
 def test_the_rows_of_each_record_stand_in_its_part(tmp_path, config, monkeypatch):
     monkeypatch.setattr("crawl_lib.worker.page.MOST_FETCHES", 17)
     write(tmp_path / "later", config, kept_back=True)
-    parts = list_parts(tmp_path / "later")
+    parts = Spool(tmp_path / "later").parts()
     assert len(parts) > 2
     for part in parts:
-        keys = [row[0] for row in rows(part, PAGES_SUFFIX)]
+        keys = [row[0] for row in rows(part, Part.PAGES_SUFFIX)]
         assert keys == [key_of(f"http://a.example/{n}") for n in part.positions()]
-        assert {row[0] for row in rows(part, LINKS_SUFFIX)} <= set(keys)
+        assert {row[0] for row in rows(part, Part.LINKS_SUFFIX)} <= set(keys)
 
 
 @pytest.mark.parametrize(
@@ -108,8 +108,8 @@ def test_all_that_is_kept_back_is_what_would_have_been_written_at_once(
     monkeypatch.setattr("crawl_lib.worker.page._MOST_LINKS_BYTES", 3000)
     for name, later in (("later", True), ("once", False)):
         write(tmp_path / name, config, kept_back=later)
-    found = {name: list_parts(tmp_path / name) for name in ("later", "once")}
-    for suffix in (PAGES_SUFFIX, LINKS_SUFFIX):
+    found = {name: Spool(tmp_path / name).parts() for name in ("later", "once")}
+    for suffix in (Part.PAGES_SUFFIX, Part.LINKS_SUFFIX):
         later, once = (
             [row for part in parts for row in rows(part, suffix)] for parts in found.values()
         )

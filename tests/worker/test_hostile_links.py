@@ -14,8 +14,8 @@ import pytest
 from crawl_lib.config import Config
 from crawl_lib.errors import StorageError
 from crawl_lib.records import Fetched
-from crawl_lib.segment import PartWriter, list_parts
-from crawl_lib.segment.parts import LINKS_SUFFIX, PAGES_SUFFIX
+from crawl_lib.segment import PartWriter, Spool
+from crawl_lib.segment.parts import Part
 from crawl_lib.segment.tables import read_blocks
 from crawl_lib.states import Outcome
 from crawl_lib.urls import LinkResolver, key_of
@@ -98,7 +98,7 @@ def test_a_turn_ends_by_time(
         writer.before_close = handler.drain
         asyncio.run(main())
     assert max(turns) == 1
-    assert len(rows(tmp_path, LINKS_SUFFIX)) == 5
+    assert len(rows(tmp_path, Part.LINKS_SUFFIX)) == 5
 
 
 def bad_items(kind: str) -> tuple[list[tuple[object, Fetched]], Fetched | None]:
@@ -162,14 +162,16 @@ def test_links_that_kill_a_worker_twice_are_not_resolved_again(
     assert errors(tmp_path) == {
         str(number): BARRED if number == 3 and not robots else None for number in range(6)
     }
-    sources = {row[0] for row in rows(tmp_path, LINKS_SUFFIX)}
+    sources = {row[0] for row in rows(tmp_path, Part.LINKS_SUFFIX)}
     left = [number for number in range(6) if number != 3 or robots]
     assert sources == {key_of(f"http://a.example/{number}") for number in left}
-    counts = [part.counts().rejections for part in list_parts(tmp_path)]
+    counts = [part.counts().rejections for part in Spool(tmp_path).parts()]
     assert sum(one["page_limit"] for one in counts) == (3 if robots else 0)
     if kind == "redirect":
-        [part] = list_parts(tmp_path)
-        found = [row for block in read_blocks(part.path(PAGES_SUFFIX)) for row in block.to_pylist()]
+        [part] = Spool(tmp_path).parts()
+        found = [
+            row for block in read_blocks(part.path(Part.PAGES_SUFFIX)) for row in block.to_pylist()
+        ]
         assert [row["redirect_url"] for row in found] == [None] * 6
 
 

@@ -25,8 +25,8 @@ from crawl_lib.frontier import TakeHeader
 from crawl_lib.parse import ParsedPage
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
 from crawl_lib.rounds import start_iteration
-from crawl_lib.segment import PartWriter, Position, list_parts
-from crawl_lib.segment.parts import LINKS_SUFFIX, PAGES_SUFFIX
+from crawl_lib.segment import PartWriter, Position, Spool
+from crawl_lib.segment.parts import Part
 from crawl_lib.segment.tables import read_blocks
 from crawl_lib.states import Outcome
 from crawl_lib.stores import open_stores
@@ -141,7 +141,7 @@ def read(
             writer._open = None
 
 
-def rows(spool: Path, suffix: str = PAGES_SUFFIX) -> list[tuple[object, ...]]:
+def rows(spool: Path, suffix: str = Part.PAGES_SUFFIX) -> list[tuple[object, ...]]:
     """Rows of a table, sorted, without places in files: these depend on random ids."""
     found = named_rows(spool, suffix)
     return sorted(
@@ -152,18 +152,20 @@ def rows(spool: Path, suffix: str = PAGES_SUFFIX) -> list[tuple[object, ...]]:
 
 def named_rows(spool: Path, suffix: str) -> list[dict[str, object]]:
     """Return the rows of a table by column."""
-    parts = [block for part in list_parts(spool) for block in read_blocks(part.path(suffix))]
+    parts = [block for part in Spool(spool).parts() for block in read_blocks(part.path(suffix))]
     return [row for block in parts for row in block.to_pylist()]
 
 
 def outlinks(spool: Path) -> list[str]:
-    runs = [run for part in list_parts(spool) for run in part.runs(".outlinks")]
+    runs = [run for part in Spool(spool).parts() for run in part.runs(".outlinks")]
     return sorted(line for run in runs for line in run.read_text().splitlines())
 
 
 def errors(spool: Path) -> dict[str, str | None]:
-    [part] = list_parts(spool)
-    found = [row for block in read_blocks(part.path(PAGES_SUFFIX)) for row in block.to_pylist()]
+    [part] = Spool(spool).parts()
+    found = [
+        row for block in read_blocks(part.path(Part.PAGES_SUFFIX)) for row in block.to_pylist()
+    ]
     return {row["url"].rpartition("/")[2]: row["parse_error"] for row in found}
 
 
@@ -188,17 +190,17 @@ def test_what_is_read_aside_gives_the_rows_of_a_reading_in_place(tmp_path, low_l
     config = from_mapping({**base, **limits, "urls": {"scope": "any"}}, base=tmp_path)
     for name, aside in (("aside", True), ("in place", False)):
         read(config, tmp_path / name, kinds(), aside=aside)
-    for suffix in (PAGES_SUFFIX, LINKS_SUFFIX):
+    for suffix in (Part.PAGES_SUFFIX, Part.LINKS_SUFFIX):
         assert rows(tmp_path / "aside", suffix) == rows(tmp_path / "in place", suffix)
     assert outlinks(tmp_path / "aside") == outlinks(tmp_path / "in place")
     if max_bytes > 100_000:
         said = {
             tuple(row[name] for name in FACTS)
-            for row in named_rows(tmp_path / "aside", PAGES_SUFFIX)
+            for row in named_rows(tmp_path / "aside", Part.PAGES_SUFFIX)
         }
         assert {("http://a.example/9000.png", "A 1", None, None, "de"), (None,) * 5} < said
-    [counts] = [[part.counts() for part in list_parts(tmp_path / name)] for name in ["aside"]]
-    assert counts == [part.counts() for part in list_parts(tmp_path / "in place")]
+    [counts] = [[part.counts() for part in Spool(tmp_path / name).parts()] for name in ["aside"]]
+    assert counts == [part.counts() for part in Spool(tmp_path / "in place").parts()]
 
 
 def test_a_bomb_is_noticed_by_bounded_work_and_read_aside(config, tmp_path, monkeypatch):
@@ -214,12 +216,12 @@ def test_a_bomb_is_noticed_by_bounded_work_and_read_aside(config, tmp_path, monk
     assert len(body) < 70_000
     read(config, tmp_path / "spool", [item(0, body, HTML + b"Content-Encoding: gzip\r\n")])
     assert limits == [reading.IN_PLACE_BYTES]
-    [row] = [row for part in list_parts(tmp_path / "spool") for row in _dicts(part)]
+    [row] = [row for part in Spool(tmp_path / "spool").parts() for row in _dicts(part)]
     assert (row["length"], row["digest"]) == (len(content), sha1(content).digest())
 
 
 def _dicts(part):
-    return [row for block in read_blocks(part.path(PAGES_SUFFIX)) for row in block.to_pylist()]
+    return [row for block in read_blocks(part.path(Part.PAGES_SUFFIX)) for row in block.to_pylist()]
 
 
 def test_the_loop_goes_on_while_large_pages_are_read(config, tmp_path):
@@ -259,7 +261,7 @@ def test_the_loop_goes_on_while_large_pages_are_read(config, tmp_path):
             runner.run(main())
     gc.unfreeze()
     assert handler.large.failed is None
-    assert len(rows(tmp_path, LINKS_SUFFIX)) > 70_000
+    assert len(rows(tmp_path, Part.LINKS_SUFFIX)) > 70_000
     assert [errors(tmp_path)[str(number)] for number in (1, 3)] == [None, None]
     assert max(turns) < 0.25, sorted(turns)[-5:]
 
@@ -297,7 +299,7 @@ def test_a_part_is_not_closed_without_the_links_that_failed_in_a_turn(
         assert writer._open is not None
         writer._open.abandon()
         writer._open = None
-    assert not list_parts(tmp_path)[0].is_closed
+    assert not Spool(tmp_path).parts()[0].is_closed
 
 
 def test_an_answer_of_a_child_is_divided_again_and_read_as_far_as_it_is_whole(monkeypatch):
@@ -344,11 +346,11 @@ def test_a_page_that_kills_its_reader_is_a_row_without_links_and_so_again(
     for _ in range(2):  # the second part was never open: nothing is left to do
         read(config, tmp_path, [])
         assert errors(tmp_path) == {str(n): BARRED if n == 3 else None for n in range(6)}
-        pages = _dicts(list_parts(tmp_path)[0])
+        pages = _dicts(Spool(tmp_path).parts()[0])
         assert all(row["length"] == len(page(1000)) or row["digest"] for row in pages)
         [bad] = [row for row in pages if row["parse_error"]]
         assert (bad["title"], bad["mime_detected"]) == (None, "text/html")
-        sources = {row[0] for row in rows(tmp_path, LINKS_SUFFIX)}
+        sources = {row[0] for row in rows(tmp_path, Part.LINKS_SUFFIX)}
         assert sources == {key_of(f"http://a.example/{n}") for n in range(6) if n != 3}
 
 
@@ -382,7 +384,7 @@ def test_a_worker_that_is_stopped_while_a_page_is_read_ends_soon_and_does_not_bl
         for _ in range(3):
             final = _Worker(task, data_bytes(), config).run()
             assert final["stopped"]
-            assert not list_parts(tmp_path)[0].is_closed
+            assert not Spool(tmp_path).parts()[0].is_closed
         assert time.monotonic() - began_s < 15, "the page would have been read for 60 s"
     read(config, tmp_path, [])
     assert errors(tmp_path) == {"3": None, "4": None}

@@ -12,7 +12,7 @@ from crawl_lib.config import Config, RuleConfig
 from crawl_lib.parse import ParsedPage, parse_css, parse_html
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
 from crawl_lib.segment.encoder import metadata_fields
-from crawl_lib.segment.recover import taken_of
+from crawl_lib.segment.recover import Recovered
 from crawl_lib.states import Outcome
 from crawl_lib.urlfiles import decode_line, encode_line
 from crawl_lib.urls import key_of
@@ -184,7 +184,7 @@ def test_lines_and_records_carry_the_steps() -> None:
     assert decode_line(encode_line(queued))[0] == queued
     taken = TakenUrl(4, key_of(URL), queued)
     block = metadata_fields(Fetched(URL, 0.0, Outcome.OK), taken, URL).encode()
-    assert taken_of(warc_fields(block), URL) == taken
+    assert Recovered.taken_of(warc_fields(block), URL) == taken
     assert [replace(queued, requisite=0, redirects=n).hop for n in (0, 2)] == ["L", "R"]
 
 

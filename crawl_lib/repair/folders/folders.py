@@ -58,7 +58,7 @@ from crawl_lib.repair.segments.swap import (
 from crawl_lib.rounds import AGREED_PREFIX, index_problem, refresh_index
 from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.seeds import check_seeds, set_damaged_aside
-from crawl_lib.segment import check_segment, dropped_files
+from crawl_lib.segment import DroppedLists, check_segment
 from crawl_lib.stores import Stores
 from crawl_lib.urls import scope_bytes, whole_hosts
 
@@ -338,7 +338,9 @@ class SmallFiles:
         if self.storage.exists(where):
             return
         nodes = self.crawl.folder(folder).segments()
-        if unmarked := [node for node in nodes if dropped_files(self.storage, f"{path}/{node}")]:
+        if unmarked := [
+            node for node in nodes if DroppedLists(self.storage, f"{path}/{node}").names()
+        ]:
             problem = f"is not there, and pages of {', '.join(unmarked)} were dropped: `krake status` counts them"
             act = partial(self.storage.write_bytes, where, b"")
             self._found("dropped_unmarked", where, problem, act, severity=Severity.WARNING)

@@ -52,14 +52,11 @@ from crawl_lib.keyarrays import Keys, is_among, key_array
 from crawl_lib.node import mismatch, read_decision, taken_in_before
 from crawl_lib.repair.queue.queue import ASKED, BROKEN, RepairReport, aside, repair_queue
 from crawl_lib.segment import (
-    CLOSED_SUFFIX,
-    SEALED_SUFFIX,
+    HiddenFolder,
     Part,
     SegmentReader,
+    Spool,
     built_problem,
-    damaged_parts,
-    hidden_folder,
-    list_parts,
 )
 from crawl_lib.states import KeyState
 from crawl_lib.stores import Stores
@@ -224,11 +221,14 @@ class _Node:
             yield from self._spool_damages(take, full=full)
 
     def _spool_damages(self, take: Take, *, full: bool) -> Iterator[QueueDamage]:
-        files, storage = self.files, self.stores.storage
-        hidden = hidden_folder(self.stores.crawl.at(take.header.folder), self.node, take.take_id)
-        for part, name, problem in damaged_parts(
-            files.spool, storage, hidden, full=full, work=self.stores
-        ):
+        files = self.files
+        hidden = HiddenFolder.of_take(
+            self.stores.storage,
+            self.stores.crawl.at(take.header.folder),
+            self.node,
+            take.take_id,
+        )
+        for part, name, problem in hidden.damaged_parts(files.spool, full=full, work=self.stores):
             yield QueueDamage(name, part.warc, problem, partial(self._part, part))
         try:
             with suppress(FileNotFoundError):
@@ -376,12 +376,12 @@ class _Node:
         # Fetching is not over any more: what these parts held is looked for again.
         delete_durable(self.files.leftover)
         reached("repair.queue.leftover")
-        others = list_parts(self.files.spool, part.stem.name.rpartition("-")[0])
+        others = Spool(self.files.spool, part.stem.name.rpartition("-")[0]).parts()
         again = part.warc.exists() and all(other.is_closed for other in others)
-        delete_durable(part.path(CLOSED_SUFFIX))  # first: it says that the rows are whole
+        delete_durable(part.path(Part.CLOSED_SUFFIX))  # first: it says that the rows are whole
         reached("repair.queue.reopened")
         if not again:
-            delete_durable(part.path(SEALED_SUFFIX))
+            delete_durable(part.path(Part.SEALED_SUFFIX))
             if part.warc.exists():
                 rename_durable(
                     part.warc, aside(self.directory / part.warc.name)

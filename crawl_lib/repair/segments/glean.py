@@ -16,7 +16,7 @@ from crawl_lib.errors import UrlError
 from crawl_lib.fetch import outcome_of_status
 from crawl_lib.parse import parse_head
 from crawl_lib.records import Fetched, QueuedUrl
-from crawl_lib.segment import SEQUENCE, WARC_SUFFIX, group_of, taken_of
+from crawl_lib.segment import Recovered, Spool
 from crawl_lib.stopping import Work
 from crawl_lib.urls import canonicalize, key_of
 from crawl_lib.warc import (
@@ -70,7 +70,7 @@ class Gleaner:
 
     def read(self, name: str, file: BinaryIO, size_bytes: int = 0) -> None:
         """Read one file. `size_bytes`: 0 if unknown."""
-        if not SEQUENCE.search(name.removesuffix(WARC_SUFFIX)):
+        if not Spool.prefix_in(name):
             self.damage["foreign_file"] += 1
             return
         pieces: list[RecordPiece] = []
@@ -156,10 +156,10 @@ class Gleaner:
         try:
             if response_id and main is metadata:
                 fields = warc_fields(metadata.block)
-                if taken := taken_of(fields, fields.get("krake-url") or metadata.url):
+                if taken := Recovered.taken_of(fields, fields.get("krake-url") or metadata.url):
                     self.unfetched.setdefault(taken.key, taken.queued)
                 return
-            taken = group_of([*ours, metadata], "", 0).taken
+            taken = Recovered.group_of([*ours, metadata], "", 0).taken
         except (KeyError, ValueError):
             self.damage["no_group"] += 1
             return

@@ -19,14 +19,7 @@ from crawl_lib.frontier import Take, is_readable
 from crawl_lib.records import QueuedUrl, metadata_without_list, steps_of_row
 from crawl_lib.repair.segments.glean import LONGEST_URL, is_robots
 from crawl_lib.seeds import Division, check_seeds, hand_over, set_damaged_aside
-from crawl_lib.segment import (
-    INDEX_NAME,
-    Manifest,
-    SegmentReader,
-    WarcInfo,
-    dropped_files,
-    read_dropped,
-)
+from crawl_lib.segment import DroppedLists, Manifest, SegmentReader, WarcInfo
 from crawl_lib.states import Outcome
 from crawl_lib.stores import Stores
 from crawl_lib.urlfiles import (
@@ -150,13 +143,15 @@ class Known:
     def dropped(self) -> set[bytes]:
         """Return the keys of pages that people took out."""
         with suppress(DamagedFileError):
-            return read_dropped(self.storage, self.path)
+            return DroppedLists(self.storage, self.path).read()
         return set()
 
     def pending(self) -> list[str]:
         """Return lists of dropped pages that the manifest does not include."""
         listed = {entry["name"] for entry in self.manifest.files} if self.manifest else set()
-        return [name for name in dropped_files(self.storage, self.path) if name not in listed]
+        return [
+            name for name in DroppedLists(self.storage, self.path).names() if name not in listed
+        ]
 
     def facts(self, info: WarcInfo) -> Manifest:
         """Return the manifest, or the facts for a new one."""
@@ -195,7 +190,10 @@ class Known:
                 PLACE_COLUMNS, with_dropped=True
             ):
                 found.update(_place(*row.values()) for row in batch.to_pylist())
-        with suppress(KrakeError), self.storage.open_read(f"{self.path}/{INDEX_NAME}") as file:
+        with (
+            suppress(KrakeError),
+            self.storage.open_read(f"{self.path}/{Manifest.INDEX_NAME}") as file,
+        ):
             for line in file:
                 with suppress(ValueError, KeyError, IndexError, TypeError):
                     value = json.loads(line.split(b" ", 2)[2])
@@ -222,7 +220,10 @@ class Known:
                         queued = QueuedUrl(row["url"], row["via_key"], row["depth"], 0, metadata)
                         yield replace(queued, requisite=steps_of_row(row)), row
             return
-        with suppress(KrakeError), self.storage.open_read(f"{self.path}/{INDEX_NAME}") as file:
+        with (
+            suppress(KrakeError),
+            self.storage.open_read(f"{self.path}/{Manifest.INDEX_NAME}") as file,
+        ):
             for line in file:
                 with suppress(ValueError, KeyError, IndexError, TypeError, UrlError):
                     url = canonicalize(

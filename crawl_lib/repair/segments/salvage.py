@@ -32,16 +32,15 @@ from crawl_lib.repair.segments.swap import replace_segment
 from crawl_lib.scratch import scratch_folder
 from crawl_lib.sealed import SEALED_VERSION
 from crawl_lib.segment import (
-    SEQUENCE,
-    SUBMISSIONS_NAME,
     SUBMISSIONS_SCHEMA,
-    WARC_SUFFIX,
+    DroppedLists,
     Manifest,
+    Part,
     PartWriter,
     RecordEncoder,
     SegmentReader,
+    Spool,
     build_segment,
-    dropped_files,
 )
 from crawl_lib.states import Outcome
 from crawl_lib.stores import Stores
@@ -108,7 +107,7 @@ class _Salvage:
             stores, dict(manifest.warcinfo_ids) if manifest else {}, self.known.names
         )
         for entry in self.storage.list(self.path):
-            if entry.name.endswith(WARC_SUFFIX):
+            if entry.name.endswith(Part.WARC_SUFFIX):
                 with self.storage.open_read(f"{self.path}/{entry.name}") as file:
                     self.found.read(entry.name, file, entry.size_bytes)
         self.rows: dict[bytes, dict[str, Any]] = {}
@@ -176,7 +175,9 @@ class _Salvage:
             more[-1].write_bytes(
                 b"".join(encode_line(queued, HANDED_ON) + b"\n" for queued in self.lost)
             )
-        for name in sorted({*dropped_files(self.storage, self.path)} - {*self.known.pending()}):
+        for name in sorted(
+            {*DroppedLists(self.storage, self.path).names()} - {*self.known.pending()}
+        ):
             more.append(spool / name)
             self.storage.download(f"{self.path}/{name}", more[-1])
         more += self._submissions(spool)
@@ -191,7 +192,10 @@ class _Salvage:
 
     def _submissions(self, spool: Path) -> list[Path]:
         """Copy the table of submissions, if it is readable to its end."""
-        where, target = f"{self.path}/{SUBMISSIONS_NAME}", spool / SUBMISSIONS_NAME
+        where, target = (
+            f"{self.path}/{Manifest.SUBMISSIONS_NAME}",
+            spool / Manifest.SUBMISSIONS_NAME,
+        )
         try:
             with open_parquet(self.storage, where, SUBMISSIONS_SCHEMA) as table:
                 for _ in table.batches(_ROWS, SUBMISSIONS_SCHEMA.names):
@@ -217,7 +221,7 @@ class _Salvage:
                 if piece.key is not None:
                     out.write(self._metadata(name, piece, self.lone[piece.key]))
         config, nodes = self.stores.config, self.known.nodes
-        prefix = SEQUENCE.sub("", name.removesuffix(WARC_SUFFIX))
+        prefix = Spool.prefix_in(name)
         own = nodes.index(self.name.node) if self.name.node in nodes else 0
         with PartWriter(spool, prefix, info, config.segment, clock=self.clock) as writer:
             given = (config, nodes, own, self.known.url_filter, writer)

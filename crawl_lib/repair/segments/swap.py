@@ -23,7 +23,7 @@ from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.rounds import refresh_index
 from crawl_lib.sealed import MANIFEST_FILE, sealed_json, unsealed_if_new
-from crawl_lib.segment import check_segment, file_entry, upload_built
+from crawl_lib.segment import HiddenFolder, Manifest, check_segment
 from crawl_lib.stores import Stores
 
 COMPACTED_PREFIX = ".compacted-"
@@ -107,11 +107,11 @@ def replace_segment(
     `finish_swaps`. Raises StorageError; run the tool again then.
     """
     storage, node, folder = stores.storage, segment.node, stores.crawl.folder(segment.folder)
-    new = f".new-{node}-{file_entry(built / MANIFEST_FILE)['sha256'][:16]}"
+    new = f".new-{node}-{Manifest.entry_of(built / MANIFEST_FILE)['sha256'][:16]}"
     for name in new_segments(folder, node):
         if name != new:
             storage.delete(folder.at(name))  # of an attempt that was killed
-    upload_built(storage, built, folder.at(new))
+    HiddenFolder(storage, folder.at(new)).upload(built)
     for name in carried:
         storage.write_bytes(
             folder.at(f"{new}/{name}"), storage.read_bytes(f"{segment.path}/{name}")
