@@ -193,12 +193,14 @@ def generate(
 ) -> Result:
     """Make or find an iteration's list and folder.
 
-    Returns what `crawldb.generate` does; with `ended` nothing is due, and the run's iterations end.
+    Returns the fields of `crawldb.Generated`; only with `ended`, nothing is due, and the run's iterations end.
     """
     from crawl_lib import crawldb  # noqa: PLC0415
 
     require_crawldb(stores)
-    return crawldb.generate(stores, run_id, iteration, now=datetime.now(UTC), batch_size=batch_size)
+    now = datetime.now(UTC)
+    made = vars(crawldb.generate(stores, run_id, iteration, now=now, batch_size=batch_size))
+    return {name: value for name, value in made.items() if name != "ended" or value}
 
 
 def update_crawldb(stores: Stores) -> Result:
@@ -209,7 +211,7 @@ def update_crawldb(stores: Stores) -> Result:
     from crawl_lib import crawldb  # noqa: PLC0415
 
     require_crawldb(stores)
-    return crawldb.counts_of(crawldb.update(stores, now=datetime.now(UTC)))
+    return asdict(crawldb.counts_of(crawldb.update(stores, now=datetime.now(UTC))))
 
 
 def require_crawldb(stores: Stores) -> None:
@@ -313,12 +315,10 @@ def update_score(stores: Stores, *, export: str | None = None) -> Result:
     require_crawldb(stores)
     if export is None and stores.config.scores.of == "linkrank":
         version = ranks.update_score_by_links(stores, now=datetime.now(UTC))
-        return {**crawldb.counts_of(version), "export": None}
+        return {**asdict(crawldb.counts_of(version)), "export": None}
     name = export or newest_export(stores, having=(ARCS_OUT, ARCS_IN))
-    return {
-        **crawldb.counts_of(ranks.update_score(stores, export=name, now=datetime.now(UTC))),
-        "export": name,
-    }
+    version = ranks.update_score(stores, export=name, now=datetime.now(UTC))
+    return {**asdict(crawldb.counts_of(version)), "export": name}
 
 
 def invert_links(stores: Stores) -> Result:
@@ -328,8 +328,7 @@ def invert_links(stores: Stores) -> Result:
     """
     from crawl_lib import linkdb  # noqa: PLC0415
 
-    version = linkdb.update_linkdb(stores, now=datetime.now(UTC))
-    return {"version": version.number, "path": version.path, "rows": version.manifest["rows"]}
+    return asdict(linkdb.update_linkdb(stores, now=datetime.now(UTC)).facts)
 
 
 def make_output(stores: Stores, *, output: str) -> Result:
@@ -339,7 +338,7 @@ def make_output(stores: Stores, *, output: str) -> Result:
     """
     from crawl_lib.outputs import MADE_BY_TASKS  # noqa: PLC0415
 
-    return MADE_BY_TASKS[output].make(stores, now=datetime.now(UTC))
+    return asdict(MADE_BY_TASKS[output].make(stores, now=datetime.now(UTC)))
 
 
 def collect_realtime(stores: Stores) -> Result:
@@ -350,7 +349,7 @@ def collect_realtime(stores: Stores) -> Result:
     """
     from crawl_lib import realtime  # noqa: PLC0415
 
-    return realtime.collect_all(stores).to_mapping()
+    return asdict(realtime.collect_all(stores))
 
 
 def make_statistics(stores: Stores, *, hour: datetime | None = None) -> Result:
@@ -364,9 +363,9 @@ def make_statistics(stores: Stores, *, hour: datetime | None = None) -> Result:
     from crawl_lib import statistics  # noqa: PLC0415
 
     now = datetime.now(UTC)
-    return statistics.update_statistics(
-        stores, hour=hour or statistics.last_hour(now), now=now
-    ).to_mapping()
+    hour = hour or statistics.last_hour(now)
+    report = statistics.update_statistics(stores, hour=hour, now=now)
+    return {**asdict(report), "versions": len(report.made)}
 
 
 def mark_duplicates(stores: Stores) -> Result:
@@ -377,4 +376,4 @@ def mark_duplicates(stores: Stores) -> Result:
     from crawl_lib import crawldb, duplicates  # noqa: PLC0415
 
     require_crawldb(stores)
-    return crawldb.counts_of(duplicates.mark_duplicates(stores, now=datetime.now(UTC)))
+    return asdict(crawldb.counts_of(duplicates.mark_duplicates(stores, now=datetime.now(UTC))))

@@ -308,7 +308,7 @@ def test_lists_of_the_crawldb_ask_again_as_lists_by_hand_do(tmp_path: Path) -> N
             now = datetime.now(UTC) + timedelta(days=40 * number)
             update(open_stores(config), now=now)
             made = generate(open_stores(config), "run-2", number, now=now)
-            assert made["listed"] >= len(PATHS) - 1
+            assert made.listed >= len(PATHS) - 1
             run_iteration(config, "run-2", number)
             rows = rows_of(config, rounds + number)
             revisits = {path for path, row in rows.items() if row["refers_to"]}

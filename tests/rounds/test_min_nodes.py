@@ -285,18 +285,18 @@ def visit(
 ) -> dict[str, Any]:
     """A round as the DAG `recrawl` has it; returns what its commit and its list say. `dead`: nodes without a task."""
     listed = generate(open_stores(config), "r", number, now=datetime.now(UTC) + later)
-    if "ended" in listed:
-        return listed
+    if listed.ended:
+        return vars(listed)
     commit = round_without(config, number, *dead)
     stages.update_crawldb(open_stores(config))
-    return {**commit, **listed}
+    return {**commit, **vars(listed)}
 
 
 def visit_all(config: Config, first: int, later: timedelta = timedelta()) -> None:
     """Rounds until nothing is due."""
     config = dataclasses.replace(config, batch=dataclasses.replace(config.batch, size=100))
     said = [visit(config, number, later=later) for number in range(first, first + 5)]
-    assert "ended" in said[-1], said
+    assert said[-1].get("ended"), said
 
 
 @pytest.fixture
@@ -329,7 +329,7 @@ def test_with_a_crawldb_the_list_of_a_node_that_is_lost_comes_again_after_the_le
         stages.settle_node(open_stores(without_dead), node=node)
     shutil.rmtree(Path(without_dead.queue.local_dir) / DEAD)
     rest = dataclasses.replace(without_dead, servers=tuple(NODES[:2]))
-    assert retire_lost(open_stores(rest), node=DEAD)["handed_over"] == 0
+    assert retire_lost(open_stores(rest), node=DEAD).handed_over == 0
     assert visit(rest, 3)["counts"]["leased"] == 4
     visit_all(rest, 4, LEASE)
     assert Result(rest).visited() == Counter(dict.fromkeys(serving.truth().visits, 1))
