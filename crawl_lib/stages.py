@@ -25,7 +25,6 @@ from crawl_lib.keys import repair
 from crawl_lib.lazy import loads_later
 from crawl_lib.rounds import (
     at_once,
-    commit_iteration,
     ended_before,
     note_change,
     note_name,
@@ -33,6 +32,7 @@ from crawl_lib.rounds import (
     require_own_places,
     waits_until,
 )
+from crawl_lib.rounds import commit_iteration as _commit
 from crawl_lib.seeds import Division, parse_seeds
 from crawl_lib.seeds import inject as _inject
 from crawl_lib.stores import Stores
@@ -220,6 +220,22 @@ def require_crawldb(stores: Stores) -> None:
         raise ConfigError(
             "frontier.order: is fifo, and this needs crawldb (docs/recrawl.md says what that changes)"
         )
+
+
+def commit_iteration(stores: Stores, *, run_id: str, iteration: int) -> Result:
+    """Check that an iteration's segments exist, and write the index.
+
+    Returns the fields of `rounds.Committed`, with the counts among them; fields that say nothing are left out. Raises
+    what `rounds.commit_iteration` does.
+    """
+    done = vars(_commit(stores, run_id=run_id, iteration=iteration))
+    found: Result = {}
+    for name, value in done.items():
+        if name == "counts":
+            found |= value
+        elif value or name == "urls":
+            found[name] = value
+    return found
 
 
 def maintain_keys(

@@ -94,11 +94,11 @@ def test_commit_goes_on_without_a_node_and_says_which(stores: Stores) -> None:
         commit_iteration(stores, run_id="r", iteration=1)
     lay_segment(stores, first.folder, "node-b", pages=2)
     done = commit_iteration(stores, run_id="r", iteration=1)
-    assert (done["missing"], done["fetched"]) == (["node-a"], 2)
+    assert (done.missing, done.counts["fetched"]) == (["node-a"], 2)
     index = stores.storage.read_bytes(f"crawl/{first.folder}/index.json")
     lay_segment(stores, first.folder, "node-a", pages=3)
     again = commit_iteration(stores, run_id="r", iteration=1)
-    assert ("missing" in again, again["fetched"], again["outcomes"]) == (False, 5, {"ok": 5})
+    assert (again.missing, again.counts["fetched"], again.counts["outcomes"]) == ([], 5, {"ok": 5})
     assert stores.storage.read_bytes(f"crawl/{first.folder}/index.json") == index, (
         "finished output stays as it is"
     )
