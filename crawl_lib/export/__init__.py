@@ -39,6 +39,7 @@ from crawl_lib.export.local import local_files
 from crawl_lib.export.readers import ContentReader, Node, PowerCounts, UrlMapping, WebGraph
 from crawl_lib.export.run import EXPORT_SCHEMA, ExportReport, export_pages, write_mapping
 from crawl_lib.export.show import (
+    PageView,
     is_node_id,
     open_web_graph,
     page_key,

@@ -189,8 +189,8 @@ def test_a_page_that_was_visited_again_is_shown_with_its_body(
     stores, old = open_stores(config), open_stores(before.config)
     for path in ("/etag", "/same", "/zipped"):
         view = find_page(stores, site.urls[path])
-        assert view["row"]["refers_to"] is not None
-        assert explain(stores, site.urls[path])["capture"]["refers_to"] == view["row"]["refers_to"]
+        assert view.row["refers_to"] is not None
+        assert explain(stores, site.urls[path])["capture"]["refers_to"] == view.row["refers_to"]
         assert read_answer(stores, view) == read_answer(old, find_page(old, site.urls[path]))
 
 
