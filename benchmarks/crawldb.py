@@ -207,9 +207,7 @@ def grow(root: Path, nodes: list[str]) -> tuple[int, int]:
 def make_list(root: Path, nodes: list[str]) -> tuple[int, int]:
     """A list of what is due a day after the round; returns how many URLs it has, and the most bytes of scratch."""
     now = datetime.fromtimestamp(BEGAN, UTC) + timedelta(days=1)
-    return _watched(
-        root, lambda: int(generate(_stores(root, nodes), "bench", 2, now=now)["listed"])
-    )
+    return _watched(root, lambda: generate(_stores(root, nodes), "bench", 2, now=now).listed)
 
 
 def _watched(root: Path, step: Callable[[], int]) -> tuple[int, int]:

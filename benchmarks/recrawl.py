@@ -158,7 +158,7 @@ class Years:
             update(stores, now=now)
             made = generate(stores, _RUN, day + 1, now=now)
             with stores.storage.open_read(
-                stores.crawl.at(FileName.LISTS, made["list"], KEYS_FILE)
+                stores.crawl.at(FileName.LISTS, made.list, KEYS_FILE)
             ) as file:
                 listed = pq.read_table(file).to_pylist()
             places = [self._places[row["key"]] for row in listed]
@@ -170,8 +170,8 @@ class Years:
                 for web, pages in zip(self._webs, visits, strict=True):
                     web.visit(pages, day)
                 yield visits
-            if made["folder"]:  # else nothing is due
-                self._segment(stores, made["folder"], visits, now)
+            if made.folder:  # else nothing is due
+                self._segment(stores, made.folder, visits, now)
 
     def _stores(self, a_round: int | None) -> Stores:
         mapping = {

@@ -8,11 +8,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
 from crawl_lib.findings import Finding
 from crawl_lib.storage import DELETED
 from crawl_lib.stores import Stores
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 Pages = Mapping[bytes, Collection[str]]
 """Keys of pages, each with the names (`<folder>/<node>`) of all segments that have, or had, the page."""
@@ -55,13 +58,13 @@ class Output(ABC):
         Names are relative to the storage's root. Raises StorageError.
         """
 
-    def make(self, stores: Stores, *, now: datetime) -> dict[str, Any]:
-        """Make the missing parts of the output; return counts.
+    def make(self, stores: Stores, *, now: datetime) -> "DataclassInstance":
+        """Make the missing parts of the output; return a report.
 
-        The output's task does the same. `now`: for manifests. Raises KrakeError. An output that no task makes has no
-        such method of its own.
+        The output's task does the same, and its result has the report's fields. `now`: for manifests. Raises
+        KrakeError. An output that no task makes has no such method of its own.
         """
-        return {}
+        raise NotImplementedError(f"no task makes the output {self.name}")
 
     def count(self, stores: Stores) -> int:
         """Count what `krake fsck` reports as checked.

@@ -16,7 +16,7 @@ from crawl_lib.errors import os_errors
 from crawl_lib.export import PAGES, ExportFolder, PowerCounts, open_web_graph
 from crawl_lib.parquet import NO_COLUMNS
 from crawl_lib.plots import bars, lines, page_of, stacked
-from crawl_lib.rounds import Iterations, Span
+from crawl_lib.rounds import CrawlReader, Iterations, Span
 from crawl_lib.states import Outcome
 from crawl_lib.stores import Stores
 
@@ -41,14 +41,14 @@ def write_report(stores: Stores, *, name: str, target: Path) -> None:
         "iterations": len(entries),
         **({"iterations that cannot be read": unreadable} if unreadable else {}),
         "URLs crawled": sum(outcomes.values()),
-        "pages in the export": stats["nodes"],
-        "links between them": stats["arcs"],
+        "pages in the export": stats.nodes,
+        "links between them": stats.arcs,
     }
     newest = readable[-SHOWN_ITERATIONS:]
     spans = {entry["folder"]: span for entry in newest if (span := reader.span(stores, entry))}
     plots = [
         *_plots_of_urls(readable, outcomes, spans),
-        *_plots_of_pages(ExportFolder(stores, name), stats),
+        *_plots_of_pages(ExportFolder(stores, name), stats.in_degrees, stats.out_degrees),
     ]
     page = page_of(f"Krake: {stores.config.crawl.directory}, export {name}", numbers, plots)
     with os_errors(target, "cannot be written"):
@@ -56,7 +56,9 @@ def write_report(stores: Stores, *, name: str, target: Path) -> None:
 
 
 def _plots_of_urls(
-    readable: list[dict[str, Any]], outcomes: Mapping[str, int], spans: Mapping[str, Span]
+    readable: Sequence[CrawlReader.Iteration],
+    outcomes: Mapping[str, int],
+    spans: Mapping[str, Span],
 ) -> list[str]:
     """Draw how the crawl of URLs went. `spans`: of iterations, by folder."""
     newest = readable[-SHOWN_ITERATIONS:]
@@ -89,12 +91,13 @@ def _plots_of_urls(
     ]
 
 
-def _plots_of_pages(export: ExportFolder, stats: Mapping[str, Any]) -> list[str]:
-    """Draw sizes and degrees of an export's pages.
+def _plots_of_pages(
+    export: ExportFolder, to_pages: Mapping[str, int], on_pages: Mapping[str, int]
+) -> list[str]:
+    """Draw sizes of an export's pages, and how many pages have so many links.
 
-    `stats`: of its web graph.
+    `to_pages`: in-degrees of its web graph; `on_pages`: out-degrees.
     """
-    to_pages, on_pages = stats["in_degrees"], stats["out_degrees"]
     return [
         bars(
             "Pages by size, in bytes",
@@ -117,7 +120,7 @@ def _plots_of_pages(export: ExportFolder, stats: Mapping[str, Any]) -> list[str]
     ]
 
 
-def _outcomes(entries: list[dict[str, Any]]) -> dict[str, int]:
+def _outcomes(entries: Sequence[CrawlReader.Iteration]) -> dict[str, int]:
     """Count how many URLs ended how, the most frequent outcome first."""
     ended = Counter[str]()
     for entry in entries:
@@ -130,13 +133,13 @@ def _outcomes(entries: list[dict[str, Any]]) -> dict[str, int]:
     }
 
 
-def _rate(entry: Mapping[str, Any], span: Span) -> float:
+def _rate(entry: CrawlReader.Iteration, span: Span) -> float:
     """Return the URLs in a second of an iteration."""
     return float(entry["counts"]["fetched"]) / span.seconds
 
 
 def _growth(
-    entries: Sequence[Mapping[str, Any]], spans: Mapping[str, Span]
+    entries: Sequence[CrawlReader.Iteration], spans: Mapping[str, Span]
 ) -> dict[str, list[tuple[float, float]]]:
     """Count the ended URLs at the end of each iteration.
 

@@ -26,12 +26,12 @@ from crawl_lib.lazy import loads_later
 from crawl_lib.rounds import (
     CrawlName,
     at_once,
-    commit_iteration,
     ended_before,
     note_change,
     require_layout,
     waits_until,
 )
+from crawl_lib.rounds import commit_iteration as _commit
 from crawl_lib.seeds import Division, parse_seeds
 from crawl_lib.seeds import inject as _inject
 from crawl_lib.stores import Stores
@@ -192,12 +192,14 @@ def generate(
 ) -> Result:
     """Make or find an iteration's list and folder.
 
-    Returns what `crawldb.generate` does; with `ended` nothing is due, and the run's iterations end.
+    Returns the fields of `crawldb.Generated`; only with `ended`, nothing is due, and the run's iterations end.
     """
     from crawl_lib import crawldb  # noqa: PLC0415
 
     require_crawldb(stores)
-    return crawldb.generate(stores, run_id, iteration, now=datetime.now(UTC), batch_size=batch_size)
+    now = datetime.now(UTC)
+    made = vars(crawldb.generate(stores, run_id, iteration, now=now, batch_size=batch_size))
+    return {name: value for name, value in made.items() if name != "ended" or value}
 
 
 def update_crawldb(stores: Stores) -> Result:
@@ -208,7 +210,7 @@ def update_crawldb(stores: Stores) -> Result:
     from crawl_lib import crawldb  # noqa: PLC0415
 
     require_crawldb(stores)
-    return crawldb.counts_of(crawldb.update(stores, now=datetime.now(UTC)))
+    return asdict(crawldb.counts_of(crawldb.update(stores, now=datetime.now(UTC))))
 
 
 def require_crawldb(stores: Stores) -> None:
@@ -217,6 +219,22 @@ def require_crawldb(stores: Stores) -> None:
         raise ConfigError(
             "frontier.order: is fifo, and this needs crawldb (docs/recrawl.md says what that changes)"
         )
+
+
+def commit_iteration(stores: Stores, *, run_id: str, iteration: int) -> Result:
+    """Check that an iteration's segments exist, and write the index.
+
+    Returns the fields of `rounds.Committed`, with the counts among them; fields that say nothing are left out. Raises
+    what `rounds.commit_iteration` does.
+    """
+    done = vars(_commit(stores, run_id=run_id, iteration=iteration))
+    found: Result = {}
+    for name, value in done.items():
+        if name == "counts":
+            found |= value
+        elif value or name == "urls":
+            found[name] = value
+    return found
 
 
 def maintain_keys(
@@ -312,12 +330,10 @@ def update_score(stores: Stores, *, export: str | None = None) -> Result:
     require_crawldb(stores)
     if export is None and stores.config.scores.of == "linkrank":
         version = ranks.update_score_by_links(stores, now=datetime.now(UTC))
-        return {**crawldb.counts_of(version), "export": None}
+        return {**asdict(crawldb.counts_of(version)), "export": None}
     name = export or newest_export(stores, having=(ARCS_OUT, ARCS_IN))
-    return {
-        **crawldb.counts_of(ranks.update_score(stores, export=name, now=datetime.now(UTC))),
-        "export": name,
-    }
+    version = ranks.update_score(stores, export=name, now=datetime.now(UTC))
+    return {**asdict(crawldb.counts_of(version)), "export": name}
 
 
 def invert_links(stores: Stores) -> Result:
@@ -327,8 +343,7 @@ def invert_links(stores: Stores) -> Result:
     """
     from crawl_lib import linkdb  # noqa: PLC0415
 
-    version = linkdb.update_linkdb(stores, now=datetime.now(UTC))
-    return {"version": version.number, "path": version.path, "rows": version.manifest["rows"]}
+    return asdict(linkdb.update_linkdb(stores, now=datetime.now(UTC)).facts)
 
 
 def make_output(stores: Stores, *, output: str) -> Result:
@@ -338,7 +353,7 @@ def make_output(stores: Stores, *, output: str) -> Result:
     """
     from crawl_lib.outputs import MADE_BY_TASKS  # noqa: PLC0415
 
-    return MADE_BY_TASKS[output].make(stores, now=datetime.now(UTC))
+    return asdict(MADE_BY_TASKS[output].make(stores, now=datetime.now(UTC)))
 
 
 def collect_realtime(stores: Stores) -> Result:
@@ -349,7 +364,7 @@ def collect_realtime(stores: Stores) -> Result:
     """
     from crawl_lib import realtime  # noqa: PLC0415
 
-    return realtime.collect_all(stores).to_mapping()
+    return asdict(realtime.collect_all(stores))
 
 
 def make_statistics(stores: Stores, *, hour: datetime | None = None) -> Result:
@@ -363,9 +378,9 @@ def make_statistics(stores: Stores, *, hour: datetime | None = None) -> Result:
     from crawl_lib import statistics  # noqa: PLC0415
 
     now = datetime.now(UTC)
-    return statistics.update_statistics(
-        stores, hour=hour or statistics.last_hour(now), now=now
-    ).to_mapping()
+    hour = hour or statistics.last_hour(now)
+    report = statistics.update_statistics(stores, hour=hour, now=now)
+    return {**asdict(report), "versions": len(report.made)}
 
 
 def mark_duplicates(stores: Stores) -> Result:
@@ -376,4 +391,4 @@ def mark_duplicates(stores: Stores) -> Result:
     from crawl_lib import crawldb, duplicates  # noqa: PLC0415
 
     require_crawldb(stores)
-    return crawldb.counts_of(duplicates.mark_duplicates(stores, now=datetime.now(UTC)))
+    return asdict(crawldb.counts_of(duplicates.mark_duplicates(stores, now=datetime.now(UTC))))

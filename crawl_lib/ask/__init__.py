@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from crawl_lib.ask.links import dump_links, inlinks_of, links_left_out
     from crawl_lib.ask.page import ServerAnswer, find_page, newest_rows, read_answer
     from crawl_lib.ask.segments import (
+        ListedSegment,
         captures_of,
         dump_rows,
         list_segments,
@@ -61,6 +62,7 @@ else:
                 "read_answer",
             ),
             "segments": (
+                "ListedSegment",
                 "captures_of",
                 "dump_rows",
                 "list_segments",

@@ -11,8 +11,9 @@ from typing import Any
 from crawl_lib.ask.apart import LINKS_SHARE, PARTS, ChildQuestion
 from crawl_lib.ask.page import find_page, full_row, newest_rows, read_answer
 from crawl_lib.ask.why import explain
+from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import KrakeError
-from crawl_lib.export import url_named
+from crawl_lib.export import PageView, url_named
 from crawl_lib.rounds import open_to_look
 from crawl_lib.stores import Stores
 from crawl_lib.text import read_text
@@ -23,6 +24,27 @@ MEMORY_BYTES = 1 << 30
 SHOWN_CHARS = 100_000
 """Of a source and of a text: people read a part, and a page of 64 MB would stop their browser."""
 _WAIT_S = 1.0
+
+
+@dataclass(frozen=True)
+class _ShownSource:
+    """What a server answered. `source`: its first `SHOWN_CHARS`; `left_out`: the number of others."""
+
+    head: str
+    source: str
+    left_out: int
+    time: str
+    error: str
+
+
+@dataclass(frozen=True)
+class _ShownText:
+    """The main text of a page. `text`: its first `SHOWN_CHARS`; `left_out`: the number of others."""
+
+    text: str
+    left_out: int
+    language: str
+    error: str
 
 
 class Asking:
@@ -38,34 +60,39 @@ class Asking:
         """Return what `explain` says."""
         return explain(self._stores, self._asked.url, links_until_s=self._until_s)
 
-    def cat(self) -> dict[str, Any]:
+    def cat(self) -> "_ShownSource | None":
         """Return headers and source of the newest capture, if any."""
         row = self._row
         if row is None:
-            return {}
-        answer = read_answer(self._stores, {"url": row["url"], "key": row["key"].hex(), "row": row})
-        return {
-            "head": answer.head.decode("latin-1"),
-            **_cut("source", answer.source()),
-            "time": f"{row['time']:%Y%m%d%H%M%S}",
-            "error": answer.content.error or "",
-        }
+            return None
+        view = PageView(key=row["key"].hex(), url=row["url"], row=row)
+        answer = read_answer(self._stores, view)
+        source = answer.source()
+        return _ShownSource(
+            head=answer.head.decode("latin-1"),
+            source=source[:SHOWN_CHARS],
+            left_out=max(0, len(source) - SHOWN_CHARS),
+            time=f"{row['time']:%Y%m%d%H%M%S}",
+            error=answer.content.error or "",
+        )
 
-    def text(self) -> dict[str, Any]:
+    def text(self) -> "_ShownText | None":
         """Return the main text of the newest capture, if any."""
         row = self._row
         if row is None:
-            return {}
+            return None
         if row["refers_to"]:
             row = full_row(self._stores, row["key"], row["refers_to"]["segment"])
         page = read_text(self._stores, row)
-        return {
-            **_cut("text", page.text or ""),
-            "language": page.language or "",
-            "error": page.error or "",
-        }
+        text = page.text or ""
+        return _ShownText(
+            text=text[:SHOWN_CHARS],
+            left_out=max(0, len(text) - SHOWN_CHARS),
+            language=page.language or "",
+            error=page.error or "",
+        )
 
-    def show(self) -> dict[str, Any]:
+    def show(self) -> PageView:
         """Return what `find_page` says."""
         return find_page(self._stores, self._asked.url)
 
@@ -101,17 +128,9 @@ def main() -> int:
             facts = getattr(asking, name)()
         except KrakeError as error:
             facts = {"error": str(error)}
-        sys.stdout.write(f"{json.dumps({name: facts})}\n")
+        sys.stdout.write(f"{json.dumps({name: facts or {}}, default=vars)}\n")
         sys.stdout.flush()
     return 0
-
-
-def _cut(name: str, text: str) -> dict[str, Any]:
-    """Return a text's first `SHOWN_CHARS`, and the number left out.
-
-    The text is returned by its name.
-    """
-    return {name: text[:SHOWN_CHARS], "left_out": max(0, len(text) - SHOWN_CHARS)}
 
 
 if __name__ == "__main__":

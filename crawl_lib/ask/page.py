@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from crawl_lib.captures import KnownCaptures, StaleError
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.errors import InputError, KeyStoreError, PathNotFoundError
-from crawl_lib.export import is_node_id, newest_export, page_key, plain_row, show_page
+from crawl_lib.export import PageView, is_node_id, newest_export, page_key, plain_row, show_page
 from crawl_lib.parse import (
     HTML_TYPES,
     Content,
@@ -22,8 +22,6 @@ from crawl_lib.realtime import row_facts
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
 from crawl_lib.warc import split_head
-
-_OF_EXPORTS = ("export", "node_id", "in_degree", "out_degree", "in_links", "out_links")
 
 
 class ServerAnswer(NamedTuple):
@@ -47,7 +45,7 @@ class ServerAnswer(NamedTuple):
         return data.decode("utf-8", "replace")
 
 
-def find_page(stores: Stores, page: str, *, export: str | None = None) -> dict[str, Any]:
+def find_page(stores: Stores, page: str, *, export: str | None = None) -> PageView:
     """Return what is known of a page.
 
     The page is named by its URL, its key in hex, or its NodeID, as in `export.show_page`. What the newest export does
@@ -69,7 +67,7 @@ def find_page(stores: Stores, page: str, *, export: str | None = None) -> dict[s
             raise InputError(
                 f"{page}: was not crawled; `krake why` says what is known of a URL"
             ) from error
-        return {**dict.fromkeys(_OF_EXPORTS), "key": key.hex(), "url": found["url"], "row": found}
+        return PageView(key=key.hex(), url=found["url"], row=found)
 
 
 def _live_row(stores: Stores, key: bytes, row: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -187,16 +185,15 @@ def _search(
     return found
 
 
-def _row_now(stores: Stores, view: dict[str, Any]) -> dict[str, Any]:
+def _row_now(stores: Stores, view: PageView) -> dict[str, Any]:
     """Return a page's current row, after possible compactions.
 
     `krake segment compact` moves records. The row of the export is returned where the segment has no such row. Raises
     DamagedFileError, StorageError.
     """
-    row: dict[str, Any] = view["row"]
-    path = row["segment_path"]
+    row, path = view.row, view.row["segment_path"]
     if stores.storage.exists(path):
-        for found in SegmentReader(stores.storage, path).find([bytes.fromhex(view["key"])]):
+        for found in SegmentReader(stores.storage, path).find([bytes.fromhex(view.key)]):
             if plain_row({"time": found["time"]})["time"] == row["time"]:
                 return {**found, "segment_path": path}
     return row
@@ -217,22 +214,22 @@ def full_row(stores: Stores, key: bytes, segment: str) -> dict[str, Any]:
     )
 
 
-def read_answer(stores: Stores, view: dict[str, Any]) -> ServerAnswer:
+def read_answer(stores: Stores, view: PageView) -> ServerAnswer:
     """Return a page's answer, or an unchanged page's full capture.
 
     `view`: as `find_page` gives it. Raises InputError where its fetch brought no answer, PathNotFoundError where the
     full capture is gone.
     """
-    row = _row_now(stores, view) if view.get("export") else view["row"]
+    row = _row_now(stores, view) if view.export else view.row
     if "hops" in row:
-        raise InputError(f"{view['url']}: is in no segment yet: run `krake realtime collect` first")
+        raise InputError(f"{view.url}: is in no segment yet: run `krake realtime collect` first")
     if row.get("refers_to"):
-        row = full_row(stores, bytes.fromhex(view["key"]), row["refers_to"]["segment"])
+        row = full_row(stores, bytes.fromhex(view.key), row["refers_to"]["segment"])
     reader = SegmentReader(stores.storage, row["segment_path"])
     record = reader.read_record(row["warc_file"], row["warc_offset"], row["warc_length"])
     if record.type != "response":
         raise InputError(
-            f"{view['url']}: brought no answer: {row['outcome']} {row['error'] or ''}".rstrip()
+            f"{view.url}: brought no answer: {row['outcome']} {row['error'] or ''}".rstrip()
         )
     head, body = split_head(record.block)
     content = decode_content(

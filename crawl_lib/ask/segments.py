@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any, NamedTuple, TextIO
 
 from crawl_lib.crawldir import SegmentRef
+from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import InputError
 from crawl_lib.export import plain_row, url_named
 from crawl_lib.repair import bodies_needed
@@ -22,11 +23,27 @@ _AROUND_BYTES = 1 << 18
 """A request, and a metadata record, have less: a URL of 65,535 characters is in them some times."""
 
 
-def list_segments(stores: Stores) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class ListedSegment:
+    """The content of a segment. `outcomes`: rows of `pages` by outcome; `dropped`: pages that were taken out.
+
+    `bytes`: of all files; `needed`: pages whose body later visits need, since they found them as they were.
+    """
+
+    segment: str
+    finished: str
+    pages: int
+    links: int
+    outcomes: dict[str, int]
+    dropped: int
+    bytes: int
+    needed: int
+
+
+def list_segments(stores: Stores) -> list[ListedSegment]:
     """List the content of each segment, by iteration and node.
 
-    `outcomes`: rows of `pages` by outcome; `dropped`: pages that were taken out; `bytes`: of all files; `needed`: pages
-    whose body later visits need, since they found them as they were. Raises DamagedFileError, StorageError.
+    Raises DamagedFileError, StorageError.
     """
     needed = bodies_needed(stores)
     counts = {name: len(keys) for name, keys in needed.items()}
@@ -58,19 +75,19 @@ def segment_files(stores: Stores, kind: str) -> list[str]:
     return paths
 
 
-def _listed(storage: Storage, segment: SegmentRef, needed: int) -> dict[str, Any]:
+def _listed(storage: Storage, segment: SegmentRef, needed: int) -> ListedSegment:
     reader = SegmentReader(storage, segment.path)
     counts = reader.manifest.counts
-    return {
-        "segment": str(segment),
-        "finished": reader.manifest.finished,
-        "pages": counts["pages"],
-        "links": counts["links"],
-        "outcomes": counts["outcomes"],
-        "dropped": len(reader.taken_out),
-        "bytes": sum(entry["size_bytes"] for entry in reader.manifest.files),
-        "needed": needed,
-    }
+    return ListedSegment(
+        segment=str(segment),
+        finished=reader.manifest.finished,
+        pages=counts["pages"],
+        links=counts["links"],
+        outcomes=counts["outcomes"],
+        dropped=len(reader.taken_out),
+        bytes=sum(entry["size_bytes"] for entry in reader.manifest.files),
+        needed=needed,
+    )
 
 
 class Captured(NamedTuple):

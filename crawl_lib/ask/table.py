@@ -55,7 +55,7 @@ def crawldb_stats(stores: Stores, *, now: datetime) -> Facts:
         [sums] = engine.rows("crawldb/stats", "stats")
         largest = [*engine.rows("crawldb/largest_hosts")]
     return {
-        **counts_of(version),
+        **vars(counts_of(version)),
         "hosts": sums["hosts"],
         "rows_of_host": {row["host"]: row["urls"] for row in largest},
         "due": {name: sums[column] for name, column in _DUE.items()},
@@ -169,11 +169,12 @@ def look_up_listing(stores: Stores, text: str) -> Facts:
     return _listing(stores, text, crawldb.look_up)
 
 
-def _listing(stores: Stores, text: str, ask: Callable[[Stores, str], Facts]) -> Facts:
+def _listing(stores: Stores, text: str, ask: Callable[[Stores, str], crawldb.WhyListed]) -> Facts:
     url = url_named(stores, text)
     found: Facts = {"url": url, "row": row_of_url(stores, url), "list": None}
     if any(generated(stores)):
-        found["list"] = ask(stores, url)
+        why = vars(ask(stores, url))
+        found["list"] = {name: value for name, value in why.items() if value is not None}
     return found
 
 

@@ -148,14 +148,15 @@ def _in_index(stores: Stores, key: bytes) -> str | None:
     found = why_indexed(stores, key)
     if found is None:
         return None
-    if found["indexed"]:
-        return f"version {found['version']} has it"
+    if found.indexed:
+        return f"version {found.version} has it"
     why = WHY.get(
-        found["reason"], "it was no page when that was made (krake index update makes a newer one)"
+        found.reason or "",
+        "it was no page when that was made (krake index update makes a newer one)",
     )
-    owner = newest_rows(stores, [bytes.fromhex(found["owner"])]) if found["owner"] else {}
+    owner = newest_rows(stores, [bytes.fromhex(found.owner)]) if found.owner else {}
     in_place = "".join(f": {row['url']}" for row in owner.values())
-    return f"version {found['version']} does not have it: {why}{in_place}"
+    return f"version {found.version} does not have it: {why}{in_place}"
 
 
 def verdict(stores: Stores, url: str, depth: int, *, as_seed: bool = False) -> Facts:

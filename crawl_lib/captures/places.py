@@ -30,6 +30,7 @@ from crawl_lib.versions import (
     Family,
     TableOutput,
     Version,
+    VersionFacts,
     Versions,
     VersionWork,
     columns,
@@ -63,10 +64,9 @@ _FOUND = ("key", "time", "status", "warc_file", "warc_offset", "warc_length")
 class PlacesOutput(TableOutput):
     """The table of captures as an output. No row repeats content of a page."""
 
-    def make(self, stores: Stores, *, now: datetime) -> dict[str, Any]:
+    def make(self, stores: Stores, *, now: datetime) -> VersionFacts:
         """Make or find the version with all segments; return its figures."""
-        version = update_captures(stores, now=now)
-        return {"version": version.number, "path": version.path, "rows": version.manifest["rows"]}
+        return update_captures(stores, now=now).facts
 
 
 CAPTURES_OUTPUT = PlacesOutput("captures", (SEGMENTS,), PLACES)

@@ -8,6 +8,7 @@ from typing import Any
 
 from crawl_lib.ask import check_url, explain, find_page, read_answer
 from crawl_lib.cli.common import config_file, print_counts, print_result, say, tool_stores
+from crawl_lib.export import PageView
 from crawl_lib.fetch import how_to_allow, inner_networks
 from crawl_lib.states import Outcome
 
@@ -20,20 +21,22 @@ def show(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _show_page(found: Mapping[str, Any]) -> None:
+def _show_page(found: PageView) -> None:
     """Print a page as a table, then the pages at its arcs.
 
     Numbers are as in files.
     """
-    where = f"export {found['export']}" if found["export"] else "no export has it"
-    facts = _facts({**found["row"], "key": found["key"], "node_id": found["node_id"]})
-    for side in ("in", "out"):
-        if found[f"{side}_degree"] is not None:
-            facts[f"{side}_degree"] = found[f"{side}_degree"]
-            facts[f"{side}_links"] = [
-                f"{one['node_id']} {one['url']}" for one in found[f"{side}_links"]
-            ]
-    print_counts(f"{found['url']} ({where})", facts)
+    where = f"export {found.export}" if found.export else "no export has it"
+    facts = _facts({**found.row, "key": found.key, "node_id": found.node_id})
+    sides = {
+        "in": (found.in_degree, found.in_links),
+        "out": (found.out_degree, found.out_links),
+    }
+    for side, (degree, links) in sides.items():
+        if degree is not None:
+            facts[f"{side}_degree"] = degree
+            facts[f"{side}_links"] = [f"{one['node_id']} {one['url']}" for one in links or ()]
+    print_counts(f"{found.url} ({where})", facts)
 
 
 def cat(arguments: argparse.Namespace) -> int:
@@ -46,7 +49,7 @@ def cat(arguments: argparse.Namespace) -> int:
         answer = read_answer(stores, found)
     head, content = answer
     if content.error:
-        say(f"krake: {found['url']}: {content.error}", file=sys.stderr)
+        say(f"krake: {found.url}: {content.error}", file=sys.stderr)
     if not sys.stdout.isatty():
         sys.stdout.buffer.write(content.data if arguments.body else head + content.data)
         return 0

@@ -13,7 +13,7 @@ def collect(arguments: argparse.Namespace) -> int:
     """Make a segment of what the fetcher has closed."""
     with tool_stores(arguments, make=True) as stores:
         report = collect_from(stores, arguments.fetcher)
-    print_result(arguments, report.to_mapping(), lambda: _show(report))
+    print_result(arguments, report, lambda: _show(report))
     return 0
 
 

@@ -21,7 +21,7 @@ def mark(arguments: argparse.Namespace) -> int:
         stages.require_crawldb(stores)
         CrawlName(stores).require()
         found = counts_of(mark_duplicates(stores, now=datetime.now(UTC)))
-    print_result(arguments, found, partial(print_counts, "CrawlDb", found))
+    print_result(arguments, found, partial(print_counts, "CrawlDb", vars(found)))
     return 0
 
 

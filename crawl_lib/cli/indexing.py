@@ -6,7 +6,7 @@ from functools import partial
 
 from crawl_lib import stages
 from crawl_lib.cli.common import print_counts, print_result, say, stage_stores, tool_stores
-from crawl_lib.commoncrawl import CommonCrawlReport, make_index, make_wet
+from crawl_lib.commoncrawl import make_index, make_wet
 from crawl_lib.index import INDEX_OUTPUT, index_counts, index_stats, update_index
 from crawl_lib.push import push_index
 
@@ -15,17 +15,13 @@ def update(arguments: argparse.Namespace) -> int:
     """Make the version that has what is there now."""
     with stage_stores(arguments) as stores:
         version = update_index(stores, now=datetime.now(UTC), purge=arguments.purge)
-    found = index_counts(version)
-    print_result(arguments, found, partial(print_counts, "index", found))
-    return 0
+    return _show(arguments, "index", index_counts(version))
 
 
 def push(arguments: argparse.Namespace) -> int:
     """Bring OpenSearch to the newest version."""
     with stage_stores(arguments) as stores:
-        found = push_index(stores)
-    print_result(arguments, found, partial(print_counts, "push", found))
-    return 0
+        return _show(arguments, "push", push_index(stores))
 
 
 def check(arguments: argparse.Namespace) -> int:
@@ -40,9 +36,7 @@ def check(arguments: argparse.Namespace) -> int:
 def stats(arguments: argparse.Namespace) -> int:
     """Show what the newest version has, and what it leaves out."""
     with tool_stores(arguments) as stores:
-        found = index_stats(stores)
-    print_result(arguments, found, partial(print_counts, "index", found))
-    return 0
+        return _show(arguments, "index", index_stats(stores))
 
 
 def update_places(arguments: argparse.Namespace) -> int:
@@ -57,15 +51,17 @@ def commoncrawl_index(arguments: argparse.Namespace) -> int:
     """Make Common Crawl's columnar index."""
     with stage_stores(arguments) as stores:
         given = {name: getattr(arguments, name) for name in ("label", "folders", "with_requisites")}
-        return _made(arguments, make_index(stores, **given))
+        report = make_index(stores, **given)
+    return _show(arguments, report.path, report)
 
 
 def commoncrawl_wet(arguments: argparse.Namespace) -> int:
     """Make WET files."""
     with stage_stores(arguments) as stores:
-        return _made(arguments, make_wet(stores, label=arguments.label, folders=arguments.folders))
+        report = make_wet(stores, label=arguments.label, folders=arguments.folders)
+    return _show(arguments, report.path, report)
 
 
-def _made(arguments: argparse.Namespace, report: CommonCrawlReport) -> int:
-    print_result(arguments, report, partial(print_counts, report.path, vars(report)))
+def _show(arguments: argparse.Namespace, title: str, report: object) -> int:
+    print_result(arguments, report, partial(print_counts, title, vars(report)))
     return 0

@@ -126,7 +126,7 @@ def status(arguments: argparse.Namespace) -> int:
     return 1 if "error" in found else 0
 
 
-def _watch(arguments: argparse.Namespace, look: Callable[[], Mapping[str, Any]]) -> int:
+def _watch(arguments: argparse.Namespace, look: Callable[[], CrawlReader.Status]) -> int:
     """Show the status every `WATCH_S` seconds, until stopped.
 
     Return the exit code. A terminal has a screen of its own for that: at the end what was there before comes back.
@@ -179,11 +179,11 @@ class _Fitted:
         yield SegmentLines(lines, new_lines=True)
 
 
-def _show_status(found: Mapping[str, Any]) -> None:
+def _show_status(found: CrawlReader.Status) -> None:
     console().print(Group(*_status_parts(found)))
 
 
-def _status_parts(found: Mapping[str, Any], *, work_first: bool = False) -> list[RenderableType]:
+def _status_parts(found: CrawlReader.Status, *, work_first: bool = False) -> list[RenderableType]:
     """Return the status as lines and tables.
 
     `work_first`: nodes at work come before the iterations.
@@ -199,7 +199,7 @@ def _status_parts(found: Mapping[str, Any], *, work_first: bool = False) -> list
     return [*title, *(work + kept if work_first else kept + work), *_local_parts(found), *exports]
 
 
-def _kept_parts(found: Mapping[str, Any]) -> Iterator[RenderableType]:
+def _kept_parts(found: CrawlReader.Status) -> Iterator[RenderableType]:
     """Yield the parts that the file store tells: iterations, outcomes, nodes."""
     names = ("folder", "run / iteration", "complete", "URLs", "tries", "deferred", "links", "MB")
     yield grid(names, list(map(_iteration_row, found["iterations"])), "iterations")
@@ -219,7 +219,7 @@ def _kept_parts(found: Mapping[str, Any]) -> Iterator[RenderableType]:
     yield nodes_table(found["nodes"])
 
 
-def _exports_table(found: Mapping[str, Any]) -> Table:
+def _exports_table(found: CrawlReader.Status) -> Table:
     exports = [
         (entry["name"], f"{entry['pages']:,} pages" if entry["complete"] else "unfinished")
         for entry in found["exports"]
@@ -227,7 +227,7 @@ def _exports_table(found: Mapping[str, Any]) -> Table:
     return grid(("name", ""), exports, "exports")
 
 
-def _work_parts(found: Mapping[str, Any]) -> Iterator[RenderableType]:
+def _work_parts(found: CrawlReader.Status) -> Iterator[RenderableType]:
     """Yield the waiting URLs, and this machine's nodes at work."""
     if "waiting" in found:
         yield f"{found['waiting']} (`krake retry --now` fetches them at once)"
@@ -250,7 +250,7 @@ def _work_parts(found: Mapping[str, Any]) -> Iterator[RenderableType]:
         yield grid(columns, work, "at work")
 
 
-def _local_parts(found: Mapping[str, Any]) -> Iterator[RenderableType]:
+def _local_parts(found: CrawlReader.Status) -> Iterator[RenderableType]:
     """Yield the tables of this machine's queues, and of the keys."""
     queues: list[tuple[Any, ...]] = [
         (node, _queue_text(queue)) for node, queue in found["queues"].items()
@@ -275,7 +275,7 @@ def _keys_text(entry: Mapping[str, Any]) -> str:
     return f"{entry['total']:,} ({counts})"
 
 
-def _work_row(node: str, queue: Mapping[str, Any]) -> tuple[Any, ...]:
+def _work_row(node: str, queue: CrawlReader.NodeQueue) -> tuple[Any, ...]:
     """Return a node's row for its open take.
 
     Its task reported the row last.
@@ -298,7 +298,7 @@ def _work_row(node: str, queue: Mapping[str, Any]) -> tuple[Any, ...]:
     )
 
 
-def _hosts(queue: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _hosts(queue: CrawlReader.NodeQueue) -> Iterator[tuple[str, str]]:
     """Yield the hosts of most next URLs, with counts.
 
     The end of their back-off is included.
@@ -308,7 +308,7 @@ def _hosts(queue: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield host, f"{entry['urls']:,}{until}"
 
 
-def _queue_text(queue: Mapping[str, Any]) -> str:
+def _queue_text(queue: CrawlReader.NodeQueue) -> str:
     if said := queue.get("error") or queue.get("note"):
         return str(said)
     text = f"{queue['length']:,}"
@@ -328,7 +328,7 @@ def _queue_text(queue: Mapping[str, Any]) -> str:
     return text
 
 
-def _task_text(queue: Mapping[str, Any]) -> str:
+def _task_text(queue: CrawlReader.NodeQueue) -> str:
     """Say what Airflow knows of the newest task of a node elsewhere."""
     task, progress = queue["task"], queue["progress"]
     if "silent_since" not in queue:
@@ -337,7 +337,9 @@ def _task_text(queue: Mapping[str, Any]) -> str:
     return f"; no report {since}, and Airflow says: {task['state']}"
 
 
-def nodes_table(nodes: Mapping[str, Any], more: Mapping[str, str] | None = None) -> Table:
+def nodes_table(
+    nodes: Mapping[str, CrawlReader.Node], more: Mapping[str, str] | None = None
+) -> Table:
     """Return the table of nodes by the DFS.
 
     `more`: a column of its own, the share of hosts.
@@ -352,7 +354,7 @@ def nodes_table(nodes: Mapping[str, Any], more: Mapping[str, str] | None = None)
     return grid(("node", *hosts, "queue when it settled", "settled after", ""), rows, "nodes")
 
 
-def _settled_text(entry: Mapping[str, Any]) -> str:
+def _settled_text(entry: CrawlReader.Node) -> str:
     if "settled" not in entry:
         return str(entry.get("error", "not yet, or not since it took URLs"))
     if entry.get("lost") or entry.get("retired"):
@@ -361,7 +363,7 @@ def _settled_text(entry: Mapping[str, Any]) -> str:
     return f"{at}, and is behind" if entry["behind"] else at
 
 
-def _iteration_row(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+def _iteration_row(entry: CrawlReader.Iteration) -> tuple[Any, ...]:
     missing = ", ".join(entry.get("missing", ()))
     complete = entry.get("error") or (f"missing: {missing}" if missing else "yes")
     if not entry.get("error") and not entry["committed"]:
@@ -391,7 +393,7 @@ def graph_stats(arguments: argparse.Namespace) -> int:
         name = arguments.export or newest_export(stores)
         with open_web_graph(stores, name=name) as graph:
             found = graph.stats()
-    print_result(arguments, found, partial(print_counts, f"web graph of {name}", found))
+    print_result(arguments, found, partial(print_counts, f"web graph of {name}", vars(found)))
     return 0
 
 

@@ -4,7 +4,6 @@ import argparse
 from collections import Counter
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from crawl_lib.cli.common import (
     looked_first,
@@ -17,7 +16,7 @@ from crawl_lib.cli.common import (
 from crawl_lib.cli.looking import nodes_table
 from crawl_lib.cli.tables import console
 from crawl_lib.errors import ConfigError
-from crawl_lib.node import admit_node, retire_lost, retire_node
+from crawl_lib.node import RetireReport, admit_node, retire_lost, retire_node
 from crawl_lib.rounds import crawl_status
 from crawl_lib.urls import Owners
 
@@ -58,7 +57,7 @@ def retire(arguments: argparse.Namespace) -> int:
             "--lost is for a node whose directory is gone; with --dir its directory is used"
         )
 
-    def act(dry_run: bool) -> dict[str, Any]:
+    def act(dry_run: bool) -> RetireReport:
         with tool_stores(arguments) if dry_run else stage_stores(arguments) as stores:
             if arguments.lost:
                 return retire_lost(stores, node=node, dry_run=dry_run)
@@ -66,12 +65,11 @@ def retire(arguments: argparse.Namespace) -> int:
 
     given_up = f"what only the disk of {node} held is given up: URLs put there by hand"
     if arguments.lost:
-        result = looked_first(
-            arguments, act, lambda found: "" if found.get("retired") else given_up
-        )
+        result = looked_first(arguments, act, lambda found: "" if found.retired else given_up)
     else:
         result = act(dry_run)
-    print_result(arguments, result, partial(print_counts, f"retire {node}", result))
+    facts = result.facts
+    print_result(arguments, facts, partial(print_counts, f"retire {node}", facts))
     return 0
 
 
@@ -79,7 +77,7 @@ def admit(arguments: argparse.Namespace) -> int:
     """Let a node that was retired as lost take part again."""
     node, dry_run = arguments.node, arguments.dry_run
     with tool_stores(arguments, make=not dry_run) as stores:
-        admitted = admit_node(stores, node=node, dry_run=dry_run)["admitted"]
+        admitted = admit_node(stores, node=node, dry_run=dry_run)
     takes = "would take" if dry_run else "takes"
     text = (
         f"{node} {takes} part again" if admitted else f"{node} was not retired as lost: it may work"

@@ -6,7 +6,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from crawl_lib.ask import captures_of, dump_rows, list_segments, require_segments, segment_files
+from crawl_lib.ask import (
+    ListedSegment,
+    captures_of,
+    dump_rows,
+    list_segments,
+    require_segments,
+    segment_files,
+)
 from crawl_lib.cli.common import ResultTable, print_counts, print_result, say, tool_stores
 from crawl_lib.errors import InputError, os_errors
 from crawl_lib.export import plain_row
@@ -29,12 +36,12 @@ def _show_paths(paths: list[str]) -> None:
         say(path)
 
 
-def _show_list(found: list[dict[str, Any]]) -> None:
+def _show_list(found: list[ListedSegment]) -> None:
     table = ResultTable({"segment": 18, "finished": 17, "pages": 7, "links": 7})
     for one in found:
-        counts = {name: value for name, value in one.items() if name != "segment"}
-        finished = f"{one['finished'][:16]}Z"  # to the minute: a terminal is narrow
-        table.add(one["segment"], counts, segment=one["segment"], finished=finished)
+        counts = {name: value for name, value in vars(one).items() if name != "segment"}
+        finished = f"{one.finished[:16]}Z"  # to the minute: a terminal is narrow
+        table.add(one.segment, counts, segment=one.segment, finished=finished)
     if not found:
         say("there is no segment yet; `krake crawl` makes some")
 

@@ -143,7 +143,7 @@ def _grow(
         if not is_first:
             CrawlName(stores).require()
         found = counts_of(make(stores, now=datetime.now(UTC)))
-    print_result(arguments, found, partial(print_counts, "CrawlDb", found))
+    print_result(arguments, found, partial(print_counts, "CrawlDb", vars(found)))
     return 0
 
 

@@ -182,7 +182,7 @@ class SegmentCaptures:
         }
         return _captures(found)
 
-    def _records(self, files: Any, offsets: Any, lengths: Any) -> dict[str, Any]:
+    def _records(self, files: Any, offsets: Any, lengths: Any) -> "dict[str, pa.Array[Any]]":
         return {
             "warc_filename": pc.binary_join_element_wise(f"{self.segment.path}/", files, ""),
             "warc_record_offset": offsets.cast(pa.int32()),
@@ -250,7 +250,7 @@ class SegmentCaptures:
         values = pa.concat_tables(rows).to_struct_array().combine_chunks()
         return Lookup.of(np.concatenate(places), values)
 
-    def _wet_columns(self, files: Any, wet: Lookup, places: Ints) -> dict[str, Any]:
+    def _wet_columns(self, files: Any, wet: Lookup, places: Ints) -> "dict[str, pa.Array[Any]]":
         found = wet.find(places)
         parts = pc.struct_field(found, "wet_part").to_pylist()
         names = (

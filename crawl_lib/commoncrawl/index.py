@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import groupby
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -122,20 +121,24 @@ MAKERS: dict[str, Callable[..., CommonCrawlReport]] = {"wet": make_wet, "index":
 """By the names of `commoncrawl.make`; the index waits for WET files, whose places it has."""
 
 
-def make_commoncrawl(stores: Stores) -> dict[str, Any]:
-    """Make what `commoncrawl.make` names, of all iterations. Raises as above.
+@dataclass(frozen=True)
+class CommonCrawlReports:
+    """The result of a task. `complete_already`: the names of complete folders; `rows`: all counts."""
 
-    Returns `paths`, `complete_already` (the names of complete folders), and `rows`: all counts.
-    """
+    paths: dict[str, str]
+    complete_already: list[str]
+    rows: dict[str, int]
+
+
+def make_commoncrawl(stores: Stores) -> CommonCrawlReports:
+    """Make what `commoncrawl.make` names, of all iterations. Raises as above."""
     asked = stores.config.commoncrawl.make
     reports = {name: make(stores) for name, make in MAKERS.items() if name in asked}
-    return {
-        "paths": {name: report.path for name, report in reports.items()},
-        "complete_already": [name for name, report in reports.items() if report.complete_already],
-        "rows": {
-            name: count for report in reports.values() for name, count in report.counts.items()
-        },
-    }
+    return CommonCrawlReports(
+        {name: report.path for name, report in reports.items()},
+        [name for name, report in reports.items() if report.complete_already],
+        {name: count for report in reports.values() for name, count in report.counts.items()},
+    )
 
 
 def _refs(stores: Stores, segments: Sequence[SegmentInput]) -> list[SegmentRef]:
@@ -150,7 +153,9 @@ def _folder(stores: Stores, kind: str, name: str) -> MadeOnce:
     return MadeOnce(stores, f"{kind}/{_crawl(stores, name)}", AGAIN)
 
 
-def _options(stores: Stores, segments: Sequence[SegmentInput], wet: str = "") -> dict[str, Any]:
+def _options(
+    stores: Stores, segments: Sequence[SegmentInput], wet: str = ""
+) -> dict[str, str | int]:
     """Return the options that decide the content.
 
     How texts are made, and the WET files of an index.

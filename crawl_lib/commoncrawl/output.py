@@ -5,11 +5,17 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from crawl_lib.commoncrawl.folders import Files, FolderOutput, MadeOnce, Said
 from crawl_lib.commoncrawl.graphs import GraphWriter, file_names
-from crawl_lib.commoncrawl.index import AGAIN, INDEX_FOLDER, WET_FOLDER, make_commoncrawl
+from crawl_lib.commoncrawl.index import (
+    AGAIN,
+    INDEX_FOLDER,
+    WET_FOLDER,
+    CommonCrawlReports,
+    make_commoncrawl,
+)
 from crawl_lib.commoncrawl.nodes import (
     KINDS,
     ExportPages,
@@ -138,12 +144,12 @@ class GraphsOutput(FolderOutput):
         """Name the directory of graphs."""
         return [_directory(stores)]
 
-    def make(self, stores: Stores, *, now: datetime) -> dict[str, Any]:
+    def make(self, stores: Stores, *, now: datetime) -> GraphsReport:
         """Make or find the graphs of the newest linked export.
 
         Raises NoExportError.
         """
-        return asdict(make_graphs(stores, name=newest_export(stores, having=(ARCS_OUT, ARCS_IN))))
+        return make_graphs(stores, name=newest_export(stores, having=(ARCS_OUT, ARCS_IN)))
 
 
 class CommonCrawlOutput(FolderOutput):
@@ -153,7 +159,7 @@ class CommonCrawlOutput(FolderOutput):
         """Name the directories of indexes and of WET files."""
         return [INDEX_FOLDER, WET_FOLDER]
 
-    def make(self, stores: Stores, *, now: datetime) -> dict[str, Any]:
+    def make(self, stores: Stores, *, now: datetime) -> CommonCrawlReports:
         """Make or find the index and WET files of all iterations."""
         return make_commoncrawl(stores)
 

@@ -4,7 +4,7 @@
 `hosts` says what is known of each host.
 """
 
-from crawl_lib.crawldb.generate import Reason, explain, generate, look_up
+from crawl_lib.crawldb.generate import Reason, WhyListed, explain, generate, look_up
 from crawl_lib.crawldb.hosts import HostStatistics, host_statistics
 from crawl_lib.crawldb.init import init_crawldb
 from crawl_lib.crawldb.lists import KEYS_FILE, aside_lists

@@ -106,18 +106,30 @@ class Reason(StrEnum):
     """The CrawlDb does not have it."""
 
 
+@dataclass(frozen=True)
+class Generated:
+    """The list of an iteration. `list`: its name, None once the list is over; `counts`: by `Reason`.
+
+    `ended`: nothing is due and nothing waits. Then there is no folder, and the run's rounds end.
+    """
+
+    list: str | None
+    folder: str | None
+    listed: int
+    counts: dict[str, int]
+    ended: str = ""
+
+
 def generate(
     stores: Stores, run_id: str, iteration: int, *, now: datetime, batch_size: int | None = None
-) -> dict[str, Any]:
+) -> Generated:
     """Make the list of an iteration, and its folder, or find them.
 
     Lists that are used up are deleted.
 
     `now`: when, for what is due and for the lease. `batch_size`: URLs a node may take, None: as the config says.
-    Returns `list` (its name), the iteration's `folder`, `listed` and `counts` by `Reason`; `ended`, if nothing is due
-    and nothing waits: then there is no folder, and the run's rounds end. Raises InputError before the first version;
-    ConfigError of a plug-in, and as `start_iteration` does; DamagedFileError naming a list that cannot be read, or a
-    part of the version; StorageError, StoppedError.
+    Raises InputError before the first version; ConfigError of a plug-in, and as `start_iteration` does;
+    DamagedFileError naming a list that cannot be read, or a part of the version; StorageError, StoppedError.
     """
     Scoring.of(stores.config)
     while True:
@@ -133,23 +145,17 @@ def generate(
         if (
             current is not None and stores.crawl.folder(current.folder).index() is not None
         ):  # the list is over
-            return {"list": None, "folder": current.folder, "listed": 0, "counts": {}}
+            return Generated(None, current.folder, 0, {})
         due = ceil(now.timestamp())  # what was found within this second is due
         made = _Making(stores, lists, current, run_id, iteration, due, batch_size).make(version)
         if made is not None and made.is_of(run_id, iteration):
             return _result(made)
 
 
-def _result(made: MadeList) -> dict[str, Any]:
-    listed = int(made.manifest["accepted"])
-    ended = {"ended": why} if (why := nothing_due(made.manifest)) else {}
-    return {
-        "list": made.name,
-        "folder": made.manifest["folder"],
-        "listed": listed,
-        "counts": made.manifest["counts"],
-        **ended,
-    }
+def _result(made: MadeList) -> Generated:
+    facts = made.manifest
+    listed = int(facts["accepted"])
+    return Generated(made.name, facts["folder"], listed, facts["counts"], nothing_due(facts))
 
 
 class _Basis(NamedTuple):
@@ -493,12 +499,25 @@ def _earlier(row: Row, gone: Collection[bytes] | None) -> str | None:
     ).to_text()
 
 
-def explain(stores: Stores, url: str) -> dict[str, Any]:
+@dataclass(frozen=True)
+class WhyListed:
+    """Why a list has a URL, or not. `now`: of the list; `held_by`: the list that holds a leased URL.
+
+    `judged_by`: the number of the version, if it is not the list's own one, which is deleted.
+    """
+
+    list: str
+    now: int
+    reason: Reason
+    held_by: str | None = None
+    judged_by: int | None = None
+
+
+def explain(stores: Stores, url: str) -> WhyListed:
     """Say why the newest list has a canonical URL, or not.
 
-    The same queries judge the whole version again, as they did when the list was made. Returns `list`, its `now` and
-    the `reason`; for `leased` also `held_by`, the list that holds the URL; and `judged_by`, the number of the version
-    if it is not the list's own one, which is deleted. Raises InputError before the first list, and as `generate` does.
+    The same queries judge the whole version again, as they did when the list was made. Raises InputError before the
+    first list, and as `generate` does.
     """
     asked = _ListQuestion.of(stores, url)
     with _opened(VersionWork.to_read(stores), asked.basis) as engine:
@@ -507,7 +526,7 @@ def explain(stores: Stores, url: str) -> dict[str, Any]:
     return asked.answer(stores, Reason(found[0]) if found else Reason.UNKNOWN)
 
 
-def look_up(stores: Stores, url: str) -> dict[str, Any]:
+def look_up(stores: Stores, url: str) -> WhyListed:
     """Answer `explain` for a canonical URL, without reading the whole version.
 
     Arrow reads the URL's row, and DuckDB judges this one row. A row that may be listed is `listed` if the newest list
@@ -575,7 +594,7 @@ class _ListQuestion:
             _Basis(version, settings, held, facts["rooms"], facts["now"], only_requisites),
         )
 
-    def answer(self, stores: Stores, reason: Reason) -> dict[str, Any]:
+    def answer(self, stores: Stores, reason: Reason) -> WhyListed:
         """Return the answer of `explain`.
 
         A later version knows visits from after the list, so the keys of the list count first.
@@ -583,17 +602,15 @@ class _ListQuestion:
         is_later = self.basis.version.number != self.newest.number[0]
         if is_later and has_key(stores, self.newest, self.key):
             reason = Reason.LISTED
-        facts: dict[str, Any] = {
-            "list": self.newest.name,
-            "now": self.newest.manifest["now"],
-            "reason": reason,
-        }
         held = self.basis.held
         holders = held.filter(
             pc.equal(held.column("key"), pa.scalar(self.key, pa.binary(20)))
         ).column("list")
-        if reason is Reason.LEASED and len(holders):
-            facts["held_by"] = self.older[holders[0].as_py()].name
-        if is_later:
-            facts["judged_by"] = self.basis.version.number
-        return facts
+        is_held = reason is Reason.LEASED and len(holders)
+        return WhyListed(
+            self.newest.name,
+            self.newest.manifest["now"],
+            reason,
+            held_by=self.older[holders[0].as_py()].name if is_held else None,
+            judged_by=self.basis.version.number if is_later else None,
+        )

@@ -6,9 +6,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from crawl_lib.dataclass import dataclass
 from crawl_lib.derived import SEGMENTS
 from crawl_lib.stores import Stores
-from crawl_lib.versions import SCORE, TIME, Family, TableOutput, Version, Versions
+from crawl_lib.versions import SCORE, TIME, Family, TableOutput, Version, VersionFacts, Versions
 
 NEVER = datetime(9999, 12, 31, tzinfo=UTC)
 """The `fetch_time` of a requisite that no page asks for."""
@@ -118,16 +119,17 @@ def rank_of(version: Version | None) -> str | None:
     return found
 
 
-def counts_of(version: Version) -> dict[str, Any]:
-    """Return the counts of a version for tasks and commands.
+@dataclass(frozen=True)
+class CrawlDbCounts(VersionFacts):
+    """The counts of a version for tasks and commands. `statuses`: rows of each status."""
 
-    They are its number, `path`, `rows`, rows of each status, and `segments`.
-    """
+    statuses: dict[str, int]
+    segments: int
+
+
+def counts_of(version: Version) -> CrawlDbCounts:
+    """Return the counts of a version for tasks and commands."""
     manifest = version.manifest
-    return {
-        "version": version.number,
-        "path": version.path,
-        "rows": manifest["rows"],
-        "statuses": manifest["statuses"],
-        "segments": len(manifest["segments"]),
-    }
+    return CrawlDbCounts(
+        **vars(version.facts), statuses=manifest["statuses"], segments=len(manifest["segments"])
+    )

@@ -42,7 +42,7 @@ class StoreFiles(AbstractFileSystem):  # type: ignore[misc]
         """
         return [path]
 
-    def info(self, path: str, **_: object) -> dict[str, Any]:
+    def info(self, path: str, **_: object) -> dict[str, str | int]:
         """Name, size and type of a file."""
         return {"name": path, "size": self.size_of(self._strip_protocol(path)), "type": "file"}
 

@@ -18,6 +18,7 @@ from crawl_lib.export.folder import ExportFolder, list_exports
 from crawl_lib.export.readers import ContentReader, PowerCounts, WebGraph
 from crawl_lib.export.run import export_pages, write_mapping
 from crawl_lib.export.show import (
+    PageView,
     is_node_id,
     open_web_graph,
     page_key,

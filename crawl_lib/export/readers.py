@@ -9,11 +9,12 @@ import zlib
 from bisect import bisect_left
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import DamagedFileError, PathNotFoundError, os_errors
 
 KEY_BYTES = 20
@@ -228,6 +229,25 @@ class Node(NamedTuple):
     out_neighbours: Neighbours
 
 
+@dataclass(frozen=True)
+class GraphStats:
+    """The figures of a web graph. `dangling`: pages without an out-arc; `isolated`: pages without any arc.
+
+    `average_degree`: in- and out- are the same; `in_degrees`, `out_degrees`: how many pages have a degree of "0", "1",
+    "2-3", "4-7", and so on.
+    """
+
+    nodes: int
+    arcs: int
+    dangling: int
+    isolated: int
+    max_in_degree: int
+    max_out_degree: int
+    average_degree: float
+    in_degrees: dict[str, int]
+    out_degrees: dict[str, int]
+
+
 class WebGraph(MappedFile):
     """`webgraph`, streamed, and with `webgraph-index` at random and counted."""
 
@@ -276,13 +296,8 @@ class WebGraph(MappedFile):
             edges, ins = words[places].astype(np.int64), words[places + 1].astype(np.int64)
             yield ins, edges - ins
 
-    def stats(self) -> dict[str, Any]:
-        """Return the figures of `krake graph stats`.
-
-        `nodes`, `arcs`; `dangling`: pages without an out-arc; `isolated`: pages without any arc; `max_in_degree`,
-        `max_out_degree`, `average_degree` (in- and out- are the same); `in_degrees`, `out_degrees`: how many pages have
-        a degree of "0", "1", "2-3", "4-7", and so on.
-        """
+    def stats(self) -> GraphStats:
+        """Return the figures of `krake graph stats`."""
         dangling = isolated = max_in = max_out = arcs = 0
         in_degrees, out_degrees = PowerCounts(), PowerCounts()
         for ins, outs in self.degrees():
@@ -292,17 +307,17 @@ class WebGraph(MappedFile):
             arcs += int(outs.sum())
             in_degrees.add(ins)
             out_degrees.add(outs)
-        return {
-            "nodes": self._nodes,
-            "arcs": arcs,
-            "dangling": dangling,
-            "isolated": isolated,
-            "max_in_degree": max_in,
-            "max_out_degree": max_out,
-            "average_degree": round(arcs / self._nodes, 3) if self._nodes else 0.0,
-            "in_degrees": in_degrees.by_range(),
-            "out_degrees": out_degrees.by_range(),
-        }
+        return GraphStats(
+            nodes=self._nodes,
+            arcs=arcs,
+            dangling=dangling,
+            isolated=isolated,
+            max_in_degree=max_in,
+            max_out_degree=max_out,
+            average_degree=round(arcs / self._nodes, 3) if self._nodes else 0.0,
+            in_degrees=in_degrees.by_range(),
+            out_degrees=out_degrees.by_range(),
+        )
 
     def _entry(self, node_id: int, at: int) -> Node:
         edges, ins = self.int32(at), self.int32(at + 4)

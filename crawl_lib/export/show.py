@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -23,19 +24,35 @@ KEY_PATTERN = re.compile(r"[0-9a-fA-F]{40}")
 NODE_ID_PATTERN = re.compile(r"[0-9]{1,10}")
 
 
-def show_page(stores: Stores, *, name: str, page: str, limit: int = 100) -> dict[str, Any]:
-    """Return the output of `krake show URL|KEY|NODEID`.
+@dataclass(frozen=True, kw_only=True)
+class PageView:
+    """The output of `krake show URL|KEY|NODEID`. Keys are in hex, times in ISO 8601.
 
-    Keys are in hex, times in ISO 8601.
+    `row`: of the export's `pages.parquet`. Links and degrees are None where the export has no web graph yet; `node_id`
+    too, where no export has the page.
+    """
+
+    export: str | None = None
+    node_id: int | None = None
+    key: str
+    url: str
+    row: dict[str, Any]
+    in_degree: int | None = None
+    out_degree: int | None = None
+    in_links: list[dict[str, Any]] | None = None
+    out_links: list[dict[str, Any]] | None = None
+
+
+def show_page(stores: Stores, *, name: str, page: str, limit: int = 100) -> PageView:
+    """Look a page of an export up.
 
     `name`: the export; `page`: URL, key in hex, or NodeID; `limit`: in- and out-links shown, each, the first by NodeID.
-    `row`: of the export's `pages.parquet`. Links and degrees are None where the export has no web graph yet.
 
     Raises InputError where the export has no such page, or it was dropped since, or `page` is none of the three;
     PathNotFoundError naming what of the export is missing, and the command that makes it.
     """
     folder = _require(stores, name, [PAGES, URL_MAPPING, OFFSETS, CONTENT], "krake export")
-    graph_names = ("in_degree", "out_degree", "in_links", "out_links")
+    graph: dict[str, Any] = {}
     with ExitStack() as stack:
         local = stack.enter_context(folder.local_files())
         mapping = stack.enter_context(UrlMapping(local(URL_MAPPING)))
@@ -46,21 +63,26 @@ def show_page(stores: Stores, *, name: str, page: str, limit: int = 100) -> dict
             )
         pages, key = local(PAGES), mapping.key(node_id)
         [row] = _rows(pages, [node_id])
-        view = {"export": name, "node_id": node_id, "key": key.hex(), "url": row["url"], "row": row}
-        view |= dict.fromkeys(graph_names)
         if folder.has(GRAPH_INDEX, WEB_GRAPH):
             _, *sides = stack.enter_context(WebGraph(local(WEB_GRAPH), local(GRAPH_INDEX))).node(
                 node_id
             )
-            linked = [_rows(pages, ids[:limit].tolist(), ["node_id", "url"]) for ids in sides]
-            view |= zip(graph_names, [*map(len, sides), *linked], strict=True)
+            for side, ids in zip(("in", "out"), sides, strict=True):
+                linked = _rows(pages, ids[:limit].tolist(), ["node_id", "url"])
+                graph |= {f"{side}_degree": len(ids), f"{side}_links": linked}
     segment = row["segment_path"]
     if stores.storage.exists(segment) and key in DroppedLists(stores.storage, segment).read():
         raise InputError(
             f"{page}: was dropped from {segment} since export {name!r} was made; make a new export, and delete this one"
         )
-    view["row"] = plain_row(row)
-    return view
+    return PageView(
+        export=name,
+        node_id=node_id,
+        key=key.hex(),
+        url=row["url"],
+        row=plain_row(row),
+        **graph,
+    )
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from hashlib import sha1
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -348,7 +348,7 @@ class _IntakeRun:
                 record.last_move,
                 journal.plan,
                 journal.new_bytes,
-                self.report.to_mapping(),
+                asdict(self.report),
             ),
             state=state,
             record=self.report.added_to(

@@ -49,10 +49,6 @@ class IntakeReport:
     examples: list[str] = field(default_factory=list)
     over_budget: dict[str, int] = field(default_factory=dict)
 
-    def to_mapping(self) -> dict[str, Any]:
-        """Return the mapping for manifests and task results."""
-        return asdict(self)
-
     @classmethod
     def from_mapping(cls, value: dict[str, Any]) -> "IntakeReport":
         """Make the report from a mapping; missing numbers are 0."""
@@ -77,7 +73,7 @@ class IntakeReport:
 
     def added_to(self, record: "Record") -> "Record":
         """Add these counts to those that the next segment reports."""
-        return replace(record, pending=record.report().plus(self).to_mapping())
+        return replace(record, pending=asdict(record.report().plus(self)))
 
     def add_missed(self, missed: Mapping[str, int]) -> None:
         """Count keys that a server should hold and did not get."""

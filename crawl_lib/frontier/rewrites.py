@@ -9,7 +9,7 @@ nothing has changed but keys; after it, the move is carried out.
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from hashlib import sha1
 from itertools import chain, compress
 from typing import TYPE_CHECKING
@@ -98,7 +98,7 @@ class Rewrites:
         size = queue.files.adopted.stat().st_size
         change = Change(
             move_id=move_id(
-                "adopt", record.last_move, state.processed, state.totals, size, report.to_mapping()
+                "adopt", record.last_move, state.processed, state.totals, size, asdict(report)
             ),
             state=state,
             record=report.added_to(record),

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
+from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import InputError
 from crawl_lib.index.pages import PAGES_SCHEMA
 from crawl_lib.index.update import newest_index
@@ -23,24 +24,33 @@ WHY = {
 """Why a page that is still there is not in the index, by the reason that a version notes."""
 
 
-def index_counts(version: Version) -> dict[str, Any]:
-    """Return the figures of a version.
+@dataclass(frozen=True)
+class IndexCounts:
+    """The figures of a version. `made`: ISO 8601; the fields after `size_bytes` are those of the manifest."""
 
-    They include `version`, `path`, `size_bytes` and `made` (ISO 8601).
-    """
+    version: int
+    path: str
+    made: str
+    size_bytes: int
+    pages: int
+    deleted: int
+    added: int
+    removed: int
+    is_anew: bool
+    left_out: dict[str, int]
+    boosts: dict[str, Any]
+    settings: dict[str, Any]
+
+
+def index_counts(version: Version) -> IndexCounts:
+    """Return the figures of a version."""
     size_bytes = sum(part["size_bytes"] for part in version.manifest["parts"])
     figures = {name: version.manifest[name] for name in _FIGURES}
     made = datetime.fromtimestamp(version.manifest["now"], UTC).isoformat()
-    return {
-        "version": version.number,
-        "path": version.path,
-        "made": made,
-        "size_bytes": size_bytes,
-        **figures,
-    }
+    return IndexCounts(version.number, version.path, made, size_bytes, **figures)
 
 
-def index_stats(stores: Stores) -> dict[str, Any]:
+def index_stats(stores: Stores) -> IndexCounts:
     """Return the figures of the newest version.
 
     Raises InputError before the first one, StorageError.
@@ -53,28 +63,34 @@ def index_stats(stores: Stores) -> dict[str, Any]:
     return index_counts(version)
 
 
-def why_indexed(stores: Stores, key: bytes) -> dict[str, Any] | None:
+@dataclass(frozen=True)
+class InIndex:
+    """Whether a version of the index has a page.
+
+    `reason`: one of `WHY`, None for a page that was not there when the version was made; `owner`: the key in hex of the
+    page that is found in its place.
+    """
+
+    version: int
+    indexed: bool = False
+    reason: str | None = None
+    owner: str | None = None
+
+
+def why_indexed(stores: Stores, key: bytes) -> InIndex | None:
     """Say whether the newest version has a page.
 
-    The result is None without a version.
-
-    `version`; `indexed`; `reason`: one of `WHY`, None for a page that was not there when the version was made; `owner`:
-    the key in hex of the page that is found in its place. Raises DamagedFileError, StorageError.
+    The result is None without a version. Raises DamagedFileError, StorageError.
     """
     version = newest_index(Versions(stores, INDEX))
     if version is None:
         return None
-    found: dict[str, Any] = {
-        "version": version.number,
-        "indexed": False,
-        "reason": None,
-        "owner": None,
-    }
     if _rows(stores, version, PAGES_FILE, key):
-        return {**found, "indexed": True}
+        return InIndex(version.number, indexed=True)
     for row in _rows(stores, version, LEFT_OUT_FILE, key):
-        found |= {"reason": row["reason"], "owner": row["owner"].hex() if row["owner"] else None}
-    return found
+        owner = row["owner"].hex() if row["owner"] else None
+        return InIndex(version.number, reason=row["reason"], owner=owner)
+    return InIndex(version.number)
 
 
 def _rows(stores: Stores, version: Version, name: str, key: bytes) -> list[dict[str, Any]]:

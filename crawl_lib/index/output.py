@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from crawl_lib.derived import PagePlace, Pages
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.index.look import index_counts
+from crawl_lib.index.look import IndexCounts, index_counts
 from crawl_lib.index.update import update_index
 from crawl_lib.index.versions import INDEX, PAGES_FILE, deleted_keys, file_of
 from crawl_lib.stores import Stores
@@ -19,7 +18,7 @@ from crawl_lib.versions import TableOutput, Version, Versions, has_key
 class IndexOutput(TableOutput):
     """The index as an output."""
 
-    def make(self, stores: Stores, *, now: datetime) -> dict[str, Any]:
+    def make(self, stores: Stores, *, now: datetime) -> IndexCounts:
         """Make or find the version of the current pages.
 
         Return its figures.

@@ -275,7 +275,7 @@ class _IndexMaking:
         self.staging = self.stack.enter_context(own_folder(self.stores, self.number))
         return self.staging
 
-    def _link(self, folder: Path) -> dict[str, Any]:
+    def _link(self, folder: Path) -> dict[str, dict[str, Any]]:
         """Link the parent version's files.
 
         Return the manifest's entries of files that never change.

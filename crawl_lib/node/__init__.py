@@ -19,7 +19,13 @@ from crawl_lib.lazy import loads_later
 if TYPE_CHECKING:
     from crawl_lib.node.crawl import crawl_node, require_ready, settle_node
     from crawl_lib.node.guards import mismatch
-    from crawl_lib.node.retire import admit_node, read_decision, retire_lost, retire_node
+    from crawl_lib.node.retire import (
+        RetireReport,
+        admit_node,
+        read_decision,
+        retire_lost,
+        retire_node,
+    )
     from crawl_lib.node.sources import taken_in_before, waiting_sources
     from crawl_lib.node.take import mark_pages
     from crawl_lib.node.watermarks import FreeSpace
@@ -30,7 +36,13 @@ else:
         {
             "crawl": ("crawl_node", "require_ready", "settle_node"),
             "guards": ("mismatch",),
-            "retire": ("admit_node", "read_decision", "retire_lost", "retire_node"),
+            "retire": (
+                "RetireReport",
+                "admit_node",
+                "read_decision",
+                "retire_lost",
+                "retire_node",
+            ),
             "sources": ("taken_in_before", "waiting_sources"),
             "take": ("mark_pages",),
             "watermarks": ("FreeSpace",),

@@ -5,6 +5,7 @@
 
 import time
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any
 
 from crawl_lib.crawldir import Settled
@@ -141,7 +142,7 @@ def settle_node(stores: Stores, *, node: str, run_id: str | None = None) -> dict
         undecided = sum(1 for _ in task.queue.undecided())
         Settled(node, folder, length, undecided, task.queue.taken_in()).write(stores.crawl)
         task.progress.enter("done", queue=length)
-    return {"node": node, "queue": length, **report.to_mapping()}
+    return {"node": node, "queue": length, **asdict(report)}
 
 
 def _begin(task: NodeTask) -> None:

@@ -23,10 +23,9 @@ with an empty directory, need not be admitted: its first task makes that move.
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha1
 from pathlib import Path
-from typing import Any
 
 from crawl_lib.crawldir import HeldNotes, Settled, SettledNotes, Starts
 from crawl_lib.durable import delete_durable, reached, write_durable
@@ -47,24 +46,61 @@ from crawl_lib.urlfiles import Source, TakenIn, is_listed, join_line, key_of_lin
 _CHUNK = 50_000
 
 
+@dataclass(frozen=True, kw_only=True)
+class RetireReport:
+    """The result of `krake nodes retire`; a field is None where it says nothing.
+
+    `handed_over`: URLs, and `path`: their folder. Of a node without a queue `requeued`: those of them that were in the
+    lost queue; `seen`, `new`: of the lines that were sent to the node. Of a `dry_run` all from `queue` on: what is
+    queued and open, and what has yet to be taken in.
+    """
+
+    node: str
+    retired: bool | None = None
+    handed_over: int | None = None
+    path: str | None = None
+    seen: int | None = None
+    requeued: int | None = None
+    new: int | None = None
+    queue: int | None = None
+    undecided: int | None = None
+    handed_on: int | None = None
+    open_take: int | None = None
+    sources_to_take_in: int | None = None
+    to: list[str] | None = None
+
+    @property
+    def facts(self) -> dict[str, int | str | list[str]]:
+        """The fields that say something."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A decision to hand over a node's queue. `name`: of the folder that everything goes to."""
+
+    name: str
+    nodes: list[str]
+    routing: str
+
+
 def retire_node(
     stores: Stores, *, node: str, directory: Path | None = None, dry_run: bool = False
-) -> dict[str, Any]:
+) -> RetireReport:
     """Hand a node's queue to the nodes of the config.
 
     The node itself is no longer in the config. A node that never had a queue hands over all that was sent to it, on any
     machine.
 
-    `directory`: where the node's directory lies, None: at its place on this machine. Returns what was handed over:
-    `handed_over` (URLs), `path` (their folder); of a `dry_run`, which does nothing, what is queued and open, and what
-    has yet to be taken in. A second run goes on where the first stopped, or says that the node is retired. Raises
-    ConfigError if the node is in the config, or the others have not settled, PathNotFoundError if its directory is not
-    there, and what a crawl task raises.
+    `directory`: where the node's directory lies, None: at its place on this machine. A `dry_run` does nothing. A second
+    run goes on where the first stopped, or says that the node is retired. Raises ConfigError if the node is in the
+    config, or the others have not settled, PathNotFoundError if its directory is not there, and what a crawl task
+    raises.
     """
     _require_out(stores, node)
     place = directory or stores.node_dir(node)
     if is_retired(stores, node) and not NodeDirectory(place).retire.exists():
-        return {"node": node, "retired": True, "handed_over": 0}
+        return RetireReport(node=node, retired=True, handed_over=0)
     if not NodeDirectory(place).state.exists():
         if directory is None and has_never_worked(stores, node):
             return _retire_by_sources(stores, node, lost=False, dry_run=dry_run)
@@ -85,14 +121,14 @@ def retire_node(
                 task
             )  # again, if a repair has written the queue since: no intake has looked at it
         task.progress.enter("retire", queue=queue.length())
-        facts = {"retired": node, "intake": queue.record().report().to_mapping()}
+        facts = {"retired": node, "intake": asdict(queue.record().report())}
         lines = stores.until_stopped(_queue_lines(queue))
-        to = Division(decision["nodes"], decision["routing"])
+        to = Division(decision.nodes, decision.routing)
         manifest = hand_over(
-            stores.crawl, decision["name"], lines, to, scope=queue.scope_added(), facts=facts
+            stores.crawl, decision.name, lines, to, scope=queue.scope_added(), facts=facts
         )
         reached("retire.handed_over")
-        _empty_queue(queue, decision["name"])
+        _empty_queue(queue, decision.name)
         reached("retire.emptied")
         elsewhere = place != stores.node_dir(
             node
@@ -103,25 +139,25 @@ def retire_node(
         )
         delete_durable(queue.files.retire)
         reached("retire.done")
-    path = stores.crawl.inbox.path(decision["name"])
-    return {"node": node, "retired": True, "handed_over": manifest["accepted"], "path": path}
+    path = stores.crawl.inbox.path(decision.name)
+    return RetireReport(node=node, retired=True, handed_over=manifest["accepted"], path=path)
 
 
-def _plan(stores: Stores, queue: Queue) -> dict[str, Any]:
+def _plan(stores: Stores, queue: Queue) -> RetireReport:
     sources, _ = waiting_sources(stores, queue.node, queue.taken_in(), before=None, planned=[])
     take = Take.open(queue.directory)
-    return {
-        "node": queue.node,
-        "queue": queue.length(),
-        "undecided": sum(1 for _ in queue.undecided()),
-        "handed_on": sum(1 for _ in queue.handed_on()),
-        "open_take": take.count if take else 0,
-        "sources_to_take_in": len(sources),
-        "to": list(stores.config.servers),
-    }
+    return RetireReport(
+        node=queue.node,
+        queue=queue.length(),
+        undecided=sum(1 for _ in queue.undecided()),
+        handed_on=sum(1 for _ in queue.handed_on()),
+        open_take=take.count if take else 0,
+        sources_to_take_in=len(sources),
+        to=list(stores.config.servers),
+    )
 
 
-def _decide(task: NodeTask) -> dict[str, Any]:
+def _decide(task: NodeTask) -> Decision:
     """Decide durably what is handed over and to whom.
 
     Open work is finished, and all sources are taken in, first.
@@ -130,28 +166,26 @@ def _decide(task: NodeTask) -> dict[str, Any]:
     fill_missed(task, None)
     take_in(task, None)
     config = task.stores.config
-    decision = {
-        "name": sha1(f"retire {task.node} {uuid.uuid4().hex}".encode()).hexdigest(),
-        "nodes": list(config.servers),
-        "routing": config.frontier.routing,
-    }
-    write_durable(NodeDirectory(task.directory).retire, sealed_json(decision))
+    name = sha1(f"retire {task.node} {uuid.uuid4().hex}".encode()).hexdigest()
+    decision = Decision(name, list(config.servers), config.frontier.routing)
+    write_durable(NodeDirectory(task.directory).retire, sealed_json(vars(decision)))
     reached("retire.decided")
     return decision
 
 
-def _is_handed_over(stores: Stores, decision: dict[str, Any]) -> bool:
-    return stores.storage.exists(stores.crawl.inbox.path(decision["name"]))
+def _is_handed_over(stores: Stores, decision: Decision) -> bool:
+    return stores.storage.exists(stores.crawl.inbox.path(decision.name))
 
 
-def read_decision(directory: Path) -> dict[str, Any] | None:
+def read_decision(directory: Path) -> Decision | None:
     """Read an unfinished decision, None without one.
 
     Raises DamagedFileError naming it.
     """
     path = NodeDirectory(directory).retire
     with suppress(FileNotFoundError), own_file(path, "is no decision to retire the node"):
-        return unsealed_or_old(path.read_bytes(), ("name", "nodes", "routing"))
+        value = unsealed_or_old(path.read_bytes(), ("name", "nodes", "routing"))
+        return Decision(value["name"], value["nodes"], value["routing"])
     return None
 
 
@@ -196,8 +230,8 @@ def drop_decision(task: NodeTask) -> None:
         return
     task.queue.finish_open_move()
     if _is_handed_over(task.stores, decision):
-        task.stores.storage.secure(task.stores.crawl.inbox.path(decision["name"]))
-        _empty_queue(task.queue, decision["name"])
+        task.stores.storage.secure(task.stores.crawl.inbox.path(decision.name))
+        _empty_queue(task.queue, decision.name)
     delete_durable(NodeDirectory(task.directory).retire)
 
 
@@ -239,11 +273,11 @@ def _require_others_settled(stores: Stores, node: str, *, dry_run: bool) -> None
         )
 
 
-def retire_lost(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str, Any]:
+def retire_lost(stores: Stores, *, node: str, dry_run: bool = False) -> RetireReport:
     """Retire a node whose directory is gone.
 
-    URLs that were sent to the node and not crawled are sent to other nodes. Returns `handed_over` and, of these,
-    `requeued`: URLs that were in the lost queue. With a CrawlDb none are: the leases of their lists end. Folders that
+    URLs that were sent to the node and not crawled are sent to other nodes, and so are URLs that were in
+    the lost queue. With a CrawlDb none of these are: the leases of their lists end. Folders that
     were committed without it count as complete from now on. With local routing, a URL that another node claimed may be
     fetched twice. Raises ConfigError if its directory is on this machine, StoppedError once `stores.stop` is set, and
     as `retire_node` does.
@@ -255,11 +289,11 @@ def retire_lost(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str
             f"{place}: is on this machine; retire {node} without --lost, or move the directory away"
         )
     if is_retired(stores, node):
-        return {"node": node, "retired": True, "handed_over": 0}
+        return RetireReport(node=node, retired=True, handed_over=0)
     return _retire_by_sources(stores, node, lost=True, dry_run=dry_run)
 
 
-def _retire_by_sources(stores: Stores, node: str, *, lost: bool, dry_run: bool) -> dict[str, Any]:
+def _retire_by_sources(stores: Stores, node: str, *, lost: bool, dry_run: bool) -> RetireReport:
     """Hand over what was sent to a node without a queue.
 
     See `retire_lost`. `lost`: it had one.
@@ -278,12 +312,14 @@ def _retire_by_sources(stores: Stores, node: str, *, lost: bool, dry_run: bool) 
     with stores.keys(make=not dry_run) as keys:
         lines = _lost_lines(stores, sources, keys, counts)
         if dry_run:
-            return {
-                "node": node,
-                "handed_over": sum(1 for _ in lines),
-                **counts,
-                "to": list(stores.config.servers),
-            }
+            return RetireReport(
+                node=node,
+                handed_over=sum(1 for _ in lines),
+                seen=counts["seen"],
+                requeued=counts["requeued"],
+                new=counts["new"],
+                to=list(stores.config.servers),
+            )
         facts = {"retired": node, "lost": counts}
         manifest = hand_over(stores.crawl, name, lines, Division.of(stores.config), facts=facts)
     reached("retire.handed_over")
@@ -292,13 +328,9 @@ def _retire_by_sources(stores: Stores, node: str, *, lost: bool, dry_run: bool) 
     taken_in = taken_in.with_sources((source.folder, source.node) for source in sources)
     Settled(node, newest, 0, 0, taken_in, retired=True, lost=lost).write(stores.crawl)
     handed_over, path = manifest["accepted"], stores.crawl.inbox.path(name)
-    return {
-        "node": node,
-        "retired": True,
-        "handed_over": handed_over,
-        "path": path,
-        **manifest["lost"],
-    }
+    return RetireReport(
+        node=node, retired=True, handed_over=handed_over, path=path, **manifest["lost"]
+    )
 
 
 def _lost_lines(
@@ -342,10 +374,10 @@ def require_admitted(task: NodeTask) -> None:
         _note_taken_in(task.queue, settled)
 
 
-def admit_node(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str, Any]:
+def admit_node(stores: Stores, *, node: str, dry_run: bool = False) -> bool:
     """Let a lost node take part again, with an empty queue.
 
-    The node was retired as lost. Repetition is harmless.
+    Returns whether the node was retired as lost. Repetition is harmless.
 
     `dry_run`: nothing is done, nor waited for. Raises ConfigError if it is not in the config, or if its directory holds
     a queue: that of before, whose URLs others have. LockedError and StorageError as a crawl task does.
@@ -360,16 +392,16 @@ def admit_node(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str,
             queue = stack.enter_context(locked_node(stores, node, what="admit")).queue
         settled = SettledNotes(stores.crawl, node).read()
         if settled is None or not settled.lost:
-            return {"node": node, "admitted": False}
+            return False
         if not dry_run:
             _note_taken_in(queue, settled)
             reached("admit.noted")
             replace(settled, queue=0, undecided=0, retired=False, lost=False).write(stores.crawl)
-            return {"node": node, "admitted": True}
+            return True
         move = Move.read(queue.directory)
         if move is None or move.move_id != _move_id(settled):  # else the node is half admitted
             _require_no_queue(queue, settled)
-    return {"node": node, "admitted": True}
+    return True
 
 
 def _move_id(settled: Settled) -> str:

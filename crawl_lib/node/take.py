@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 # Modules that load Arrow are named by their package: each is loaded at its first use, and settle mostly has none.
@@ -107,7 +107,7 @@ def decide(
         return task.home.takes.make(shares, header)
 
 
-def _large_patterns(task: NodeTask, hosts: HostStore) -> dict[str, Any]:
+def _large_patterns(task: NodeTask, hosts: HostStore) -> dict[str, dict[str, int | None]]:
     """Return the rooms of patterns with many URLs.
 
     They are for the header of a take (`Rooms`).
@@ -342,7 +342,7 @@ def _build(task: NodeTask, take: Take, current: Iteration) -> None:
             "passed_over": take.passed_over,
             **_requisites_left(take),
         },
-        intake=queue.record().report().to_mapping(),
+        intake=asdict(queue.record().report()),
         queue_after=take.header.position_after.length + take.passed_over + deferred,
         undecided=sum(1 for _ in queue.undecided()),
         next_due=take.header.next_due,

@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import datetime
 from itertools import islice
-from typing import Any
 
 from crawl_lib.derived import Output, PagePlace, Pages
 from crawl_lib.errors import ConfigError, SearchServerError
 from crawl_lib.push.cluster import Cluster
-from crawl_lib.push.push import alias_of, push_index
+from crawl_lib.push.push import PushReport, alias_of, push_index
 from crawl_lib.stores import Stores
 
 ASKED_PAGES = 1000
@@ -27,7 +26,7 @@ class PushOutput(Output):
         """Name no files: the pages are in OpenSearch."""
         return []
 
-    def make(self, stores: Stores, *, now: datetime) -> dict[str, Any]:
+    def make(self, stores: Stores, *, now: datetime) -> PushReport:
         """Push the newest version of the index; return counts.
 
         Raises the errors of `push_index`.

@@ -10,7 +10,7 @@ import json
 import logging
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -41,11 +41,30 @@ FIRST_REVISION = 2
 log = logging.getLogger(__name__)
 
 
-def push_index(stores: Stores) -> dict[str, Any]:
+@dataclass(frozen=True)
+class PushReport:
+    """The result of a push. `index`: of OpenSearch; `superseded`: another push brings a newer version.
+
+    The other counts are those of `PushCounts`.
+    """
+
+    version: int
+    alias: str
+    index: str
+    pages: int
+    is_anew: bool
+    superseded: bool
+    sent: int
+    deleted: int
+    newer: int
+    refused: int
+    bytes: int
+
+
+def push_index(stores: Stores) -> PushReport:
     """Bring OpenSearch to the newest version of the index; return counts.
 
-    `version`, `alias`, `index` (of OpenSearch), `pages`, `is_anew`, `superseded` (another push brings a newer version),
-    and the fields of `PushCounts`. Two pushes at once both end well.
+    Two pushes at once both end well.
 
     Raises InputError before the first index and where OpenSearch refuses pages, OutputConflictError where names are
     taken, ConfigError, SearchServerError, DamagedFileError, StorageError, StoppedError.
@@ -133,7 +152,7 @@ class _Push:
         """The versions of the index."""
         return Versions(self.stores, INDEX)
 
-    def run(self) -> dict[str, Any] | None:
+    def run(self) -> PushReport | None:
         """Push once; return the result, or None to look again."""
         live = self.target.live()
         notes = {index: self._own_note(index) for index in live}
@@ -211,7 +230,7 @@ class _Push:
         others = [version for number, version in found.items() if number != self.version.number]
         return others or [self.version]
 
-    def _change(self, index: str) -> dict[str, Any] | None:
+    def _change(self, index: str) -> PushReport | None:
         """Send the differences to the index behind the alias."""
         if self.target.note(index) != self.note or self.target.attempts(index):
             alias = self.target.begin(index, self.version)
@@ -236,7 +255,7 @@ class _Push:
         self.target.delete_older(index, [])
         return self._result(index)
 
-    def _fill(self, live: list[str]) -> dict[str, Any] | None:
+    def _fill(self, live: list[str]) -> PushReport | None:
         """Fill a new index with all pages, and move the alias."""
         index = self.target.new_name(self.note, self.version, live)
         self.is_anew = True
@@ -293,13 +312,13 @@ class _Push:
         self.target.write_note(index, self.note)
         self.target.end(index, attempts)
 
-    def _result(self, index: str, *, superseded: bool = False) -> dict[str, Any]:
-        return {
-            "version": self.version.number,
-            "alias": self.target.alias,
-            "index": index,
-            "pages": self.pushed.pages,
-            "is_anew": self.is_anew,
-            "superseded": superseded,
-            **asdict(self.counts),
-        }
+    def _result(self, index: str, *, superseded: bool = False) -> PushReport:
+        return PushReport(
+            self.version.number,
+            self.target.alias,
+            index,
+            self.pushed.pages,
+            self.is_anew,
+            superseded,
+            **vars(self.counts),
+        )

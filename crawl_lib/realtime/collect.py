@@ -20,11 +20,10 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 from crawl_lib.crawldir import Iteration
 from crawl_lib.curate import finish_folder
@@ -57,10 +56,6 @@ class CollectReport:
     pages: int = 0
     submissions: int = 0
     unreadable: int = 0
-
-    def to_mapping(self) -> dict[str, Any]:
-        """Return the report as JSON has it."""
-        return asdict(self)
 
 
 NUMBERS = ("parts", "pages", "submissions", "unreadable")

@@ -12,6 +12,7 @@ from typing import Any
 
 from crawl_lib.config import differences, shared_options
 from crawl_lib.crawldir import Iteration, Register
+from crawl_lib.dataclass import dataclass
 from crawl_lib.dfsfiles import parsed_json, write_json_bytes
 from crawl_lib.errors import ConfigError, TargetExistsError
 from crawl_lib.sealed import SEALED_VERSION
@@ -23,16 +24,18 @@ FIRST_FILE = f"{AGREED_PREFIX}1.json"
 log = logging.getLogger(__name__)
 
 
-def to_agree(stores: Stores) -> dict[str, Any]:
-    """Return what the start of an iteration notes.
+@dataclass(frozen=True)
+class Agreed:
+    """What the start of an iteration notes of its machine. `config`: the shared options."""
 
-    Version, digest of the code, and shared options of its machine.
-    """
-    return {
-        "krake_version": VERSION,
-        "code_digest": code_digest(),
-        "config": shared_options(stores.config),
-    }
+    krake_version: str
+    code_digest: str
+    config: dict[str, Any]
+
+
+def to_agree(stores: Stores) -> Agreed:
+    """Return what the start of an iteration notes."""
+    return Agreed(VERSION, code_digest(), shared_options(stores.config))
 
 
 def note_change(stores: Stores, run_id: str) -> None:
@@ -64,7 +67,7 @@ def _note_change(stores: Stores, current: Iteration) -> None:
         "run_id": current.run_id,
         "iteration": current.iteration,
     }  # `iteration.json` can be made again from it
-    note = {**to_agree(stores), **whose, "format_version": SEALED_VERSION}
+    note = {**vars(to_agree(stores)), **whose, "format_version": SEALED_VERSION}
     with suppress(TargetExistsError):  # another attempt, on this machine, noted the same
         register.write_next(newest, write_json_bytes(note))
 
@@ -96,12 +99,12 @@ def _difference(stores: Stores, current: Iteration) -> tuple[Register, int, str]
         differs.append(
             f"this machine has Krake {VERSION}, and the iteration was begun with {agreed['krake_version']}"
         )
-    elif (code := agreed.get("code_digest", ours["code_digest"])) != ours["code_digest"]:
+    elif (code := agreed.get("code_digest", ours.code_digest)) != ours.code_digest:
         differs.append(
-            f"this machine's files of Krake {VERSION} (crawl_lib, sql; digest {ours['code_digest'][:12]}) are not those"
+            f"this machine's files of Krake {VERSION} (crawl_lib, sql; digest {ours.code_digest[:12]}) are not those"
             f" that the iteration was begun with ({code[:12]})"
         )
-    if options := differences(ours["config"], agreed.get("config", {})):
+    if options := differences(ours.config, agreed.get("config", {})):
         differs.append(
             f"the iteration was begun with another config than that of this machine: {', '.join(options)}"
         )

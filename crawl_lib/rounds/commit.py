@@ -20,6 +20,7 @@ from itertools import islice
 from typing import Any
 
 from crawl_lib.crawldir import FileName, Folder, FolderState, Iteration, Starts
+from crawl_lib.dataclass import dataclass
 from crawl_lib.dfsfiles import read_lines, readable_json, write_json_bytes
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, FewAnswersError, PathNotFoundError, TargetExistsError
@@ -39,15 +40,32 @@ not, the network, the name servers or the proxy of our machines are the likelier
 log = logging.getLogger(__name__)
 
 
-def commit_iteration(stores: Stores, *, run_id: str, iteration: int) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Committed:
+    """The result of a commit. `missing`: nodes without a segment; `counts`: of the iteration, late segments included.
+
+    `budgets`: hosts and domains at the limit of an option. `ended`: why the run's iterations end (`ending`). `urls`:
+    the number of URLs that ended. `waiting`: about hosts in back-off and the queues of this machine; `warning`: about
+    few answers or a run without any fetch. "": nothing is to be said.
+    """
+
+    folder: str
+    iteration: int
+    missing: list[str]
+    budgets: str
+    ended: str
+    urls: int
+    counts: dict[str, Any]
+    waiting: str
+    warning: str
+
+
+def commit_iteration(stores: Stores, *, run_id: str, iteration: int) -> Committed:
     """Check that an iteration's segments exist, and write the index.
 
-    All nodes must have segments, or `crawl.min_nodes` of the nodes. Returns the counts of the iteration, late segments
-    included, and the folder's name. `urls`: the number of URLs that ended. `missing`: nodes without a segment.
-    `budgets`: hosts and domains at the limit of an option. `ended`: why the run's iterations end (`ending`). Where
-    needed also `waiting`, about hosts in back-off and the queues of this machine, and `warning`, about few answers or
-    a run without any fetch. Raises PathNotFoundError for too many missing nodes: run their crawl tasks again, then
-    commit. Raises FewAnswersError after the index is written, for fewer answers than `crawl.min_success`.
+    All nodes must have segments, or `crawl.min_nodes` of the nodes. Raises PathNotFoundError for too many missing
+    nodes: run their crawl tasks again, then commit. Raises FewAnswersError after the index is written, for fewer
+    answers than `crawl.min_success`.
     """
     found = stores.crawl.find(run_id, iteration)
     if found is None:
@@ -70,18 +88,17 @@ def commit_iteration(stores: Stores, *, run_id: str, iteration: int) -> dict[str
         log.warning("%s: %s", state.folder.path, budgets)
     if warning:
         log.warning("%s: %s", state.folder.path, warning)
-    more = {"missing": state.missing, "budgets": budgets, "ended": why}
-    more = {name: value for name, value in more.items() if value}
-    last = {"waiting": str(what_waits(stores.config)), "warning": warning}
-    last = {name: value for name, value in last.items() if value}
-    return {
-        "folder": found.folder,
-        "iteration": iteration,
-        **more,
-        "urls": state.urls,
-        **state.counts,
-        **last,
-    }
+    return Committed(
+        folder=found.folder,
+        iteration=iteration,
+        missing=state.missing,
+        budgets=budgets,
+        ended=why,
+        urls=state.urls,
+        counts=state.counts,
+        waiting=str(what_waits(stores.config)),
+        warning=warning,
+    )
 
 
 def _outcomes_of_run(stores: Stores, state: FolderState, current: Iteration) -> Counter[str]:

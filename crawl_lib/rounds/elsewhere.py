@@ -20,6 +20,7 @@ import requests
 
 from crawl_lib.config import Config
 from crawl_lib.errors import ConfigError, KrakeError, StorageError, printable
+from crawl_lib.rounds.shown import QueueStatus, ToldProgress
 
 URL_VARIABLE = "KRAKE_AIRFLOW_URL"
 TOKEN_VARIABLE = "KRAKE_AIRFLOW_TOKEN"
@@ -135,7 +136,7 @@ class AirflowTask:
         return cls(match[3], int(match[1] or 0), task_id, run_id, state, try_number)
 
 
-def queues_elsewhere(config: Config, nodes: Iterable[str]) -> dict[str, dict[str, Any]]:
+def queues_elsewhere(config: Config, nodes: Iterable[str]) -> dict[str, QueueStatus]:
     """Ask Airflow for the newest task of each of these nodes.
 
     Returns entries as in `queues` of `crawl_status`: `length`, `open_take` and `progress` as the task told them last,
@@ -201,7 +202,7 @@ def _tasks_of(instances: Iterable[Mapping[str, Any]]) -> Iterator[AirflowTask]:
             yield task
 
 
-def _asked(airflow: Airflow, config: Config, task: AirflowTask) -> dict[str, Any]:
+def _asked(airflow: Airflow, config: Config, task: AirflowTask) -> QueueStatus:
     """Ask for a task's value; return its node's entry."""
     place = f"{quote(task.run_id, safe='')}/taskInstances/{quote(task.task_id, safe='')}"
     try:
@@ -211,14 +212,14 @@ def _asked(airflow: Airflow, config: Config, task: AirflowTask) -> dict[str, Any
     return entry_of(task, mapping_of(answer).get("value"))
 
 
-def entry_of(task: AirflowTask, value: Any) -> dict[str, Any]:
+def entry_of(task: AirflowTask, value: Any) -> QueueStatus:
     """Return the entry of a node, see `queues_elsewhere`.
 
     `value`: what the store has under `progress`, or None.
     """
     is_of_try = mapping_of(value).get("try") == task.try_number
     said = progress_of(value if is_of_try else None)
-    entry: dict[str, Any] = {"length": said["queue"], "progress": said}
+    entry: QueueStatus = {"length": said["queue"], "progress": said}
     run_id = printable(task.run_id)
     entry["task"] = {"run_id": run_id, "state": task.state, "try": task.try_number}
     if said["phase"] in ENDED:
@@ -244,7 +245,7 @@ def mapping_of(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def progress_of(value: Any) -> dict[str, Any]:
+def progress_of(value: Any) -> ToldProgress:
     """Return the valid, known fields of a value of the store.
 
     Each has its type, whatever the store has.
@@ -254,19 +255,24 @@ def progress_of(value: Any) -> dict[str, Any]:
     points = (
         [point for point in curve if isinstance(point, list)] if isinstance(curve, list) else []
     )
-    return {
+    told: ToldProgress = {
         "phase": printable(str(value.get("phase", ""))),
-        **{name: printable(str(value[name])) for name in ("reason", "error") if value.get(name)},
-        **{
-            name: int(_number(value.get(name)))
-            for name in ("taken", "fetched", "errors", "bytes", "queue")
-        },
+        "taken": int(_number(value.get("taken"))),
+        "fetched": int(_number(value.get("fetched"))),
+        "errors": int(_number(value.get("errors"))),
+        "bytes": int(_number(value.get("bytes"))),
+        "queue": int(_number(value.get("queue"))),
         "pages_per_s": _number(value.get("pages_per_s")),
         "time": min(_number(value.get("time")), time.time()),
         "curve": [
             [int(_number(number)) for number in point[:_COLUMNS]] for point in points[:_POINTS]
         ],
     }
+    if value.get("reason"):
+        told["reason"] = printable(str(value["reason"]))
+    if value.get("error"):
+        told["error"] = printable(str(value["error"]))
+    return told
 
 
 def _number(value: Any) -> float:

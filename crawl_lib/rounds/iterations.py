@@ -6,14 +6,14 @@ complete iteration is read once and kept, and asked for signs of a change at mos
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from crawl_lib.crawldir import FileName, FolderState
 from crawl_lib.errors import KrakeError
 from crawl_lib.rounds.commit import budgets_reached, few_answers
+from crawl_lib.rounds.shown import IterationStatus
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
 
@@ -34,7 +34,7 @@ class _KeptIteration:
 
     mark: tuple[str | None, bool]
     asked_s: float
-    entry: dict[str, Any]
+    entry: IterationStatus
     span: Span | None = None
     size_bytes: int | None = None
 
@@ -51,7 +51,7 @@ class Iterations:
         self.unread = 0
         """The number of iterations that the last look left out."""
 
-    def entries(self, stores: Stores, *, read_s: float = math.inf) -> list[dict[str, Any]]:
+    def entries(self, stores: Stores, *, read_s: float = math.inf) -> list[IterationStatus]:
         """Return the entries of `krake status --json`'s `iterations`.
 
         Without sizes, the oldest first.
@@ -60,7 +60,7 @@ class Iterations:
         `unread` iterations are left out. An iteration that cannot be read has an `error`. Raises StorageError if the
         crawl directory cannot be listed.
         """
-        until_s, found = self._clock() + read_s, list[dict[str, Any]]()
+        until_s, found = self._clock() + read_s, list[IterationStatus]()
         folders = stores.crawl.folders()
         self._kept = {folder: self._kept[folder] for folder in folders if folder in self._kept}
         for folder in stores.until_stopped(reversed(folders)):
@@ -72,7 +72,7 @@ class Iterations:
         self.unread = len(folders) - len(found)
         return found[::-1]
 
-    def with_bytes(self, stores: Stores, entry: dict[str, Any]) -> dict[str, Any]:
+    def with_bytes(self, stores: Stores, entry: IterationStatus) -> IterationStatus:
         """Add the `bytes` of its segments to an entry.
 
         Each segment is listed for this.
@@ -94,7 +94,7 @@ class Iterations:
             kept.size_bytes = size_bytes
         return {**entry, "bytes": size_bytes}
 
-    def span(self, stores: Stores, entry: Mapping[str, Any]) -> Span | None:
+    def span(self, stores: Stores, entry: IterationStatus) -> Span | None:
         """Return when an iteration fetched, or None.
 
         By the manifests of its segments; None: there is no segment. Raises StorageError or DamagedFileError naming a
@@ -118,7 +118,7 @@ class Iterations:
             kept.span = span
         return span
 
-    def _entry(self, stores: Stores, folder: str) -> dict[str, Any]:
+    def _entry(self, stores: Stores, folder: str) -> IterationStatus:
         kept, now_s = self._kept.get(folder), self._clock()
         if kept and now_s - kept.asked_s < ASK_AGAIN_S:
             return kept.entry
@@ -151,7 +151,7 @@ def _mark(stores: Stores, folder: str) -> tuple[str | None, bool]:
     )
 
 
-def _read(stores: Stores, folder: str, *, has_dropped: bool) -> dict[str, Any]:
+def _read(stores: Stores, folder: str, *, has_dropped: bool) -> IterationStatus:
     """Read an iteration.
 
     `has_dropped`: somebody dropped pages of it. Raises StorageError or DamagedFileError.
@@ -163,7 +163,7 @@ def _read(stores: Stores, folder: str, *, has_dropped: bool) -> dict[str, Any]:
             len(SegmentReader(stores.storage, state.folder.at(node)).dropped)
             for node in state.present
         )
-    return {
+    entry: IterationStatus = {
         "folder": folder,
         "run_id": iteration.run_id,
         "iteration": iteration.iteration,
@@ -173,7 +173,11 @@ def _read(stores: Stores, folder: str, *, has_dropped: bool) -> dict[str, Any]:
         "late": state.awaited,
         "complete": state.is_complete,
         "counts": {**state.counts, "urls": state.urls},
-        **({"dropped": dropped} if dropped else {}),
-        **({"warning": warning} if (warning := few_answers(stores, state)) else {}),
-        **({"budgets": budgets} if (budgets := budgets_reached(stores, state)) else {}),
     }
+    if dropped:
+        entry["dropped"] = dropped
+    if warning := few_answers(stores, state):
+        entry["warning"] = warning
+    if budgets := budgets_reached(stores, state):
+        entry["budgets"] = budgets
+    return entry

@@ -1,12 +1,12 @@
 """Counts of the newest pages: status codes, MIME types and hosts, for people who look at a crawl."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from crawl_lib.rounds.shown import IterationStatus
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
 
@@ -17,7 +17,9 @@ SHOWN = 12
 _COLUMNS = {"status": "status codes", "mime_detected": "MIME types", "host": "hosts"}
 
 
-def count_pages(stores: Stores, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def count_pages(
+    stores: Stores, entries: Sequence[IterationStatus]
+) -> dict[str, int | dict[str, int]]:
     """Count iterations' tries by status code, MIME type and host.
 
     `entries`: iterations of `crawl_status`, the oldest first. Returns `rows`, the number of tries that were counted,
@@ -39,7 +41,7 @@ def count_pages(stores: Stores, entries: Sequence[Mapping[str, Any]]) -> dict[st
     }
 
 
-def _batches(stores: Stores, entries: Sequence[Mapping[str, Any]]) -> Iterator[pa.RecordBatch]:
+def _batches(stores: Stores, entries: Sequence[IterationStatus]) -> Iterator[pa.RecordBatch]:
     for entry in stores.until_stopped(reversed(entries)):
         for node in entry.get("segments", ()):
             yield from SegmentReader(

@@ -159,7 +159,7 @@ def _prepare(
         Starts.FOLLOWS: (folders or [Starts.NONE])[-1],
         "seeds": seeds,
         Scopes.DIGEST: _keep_scope(stores, scope_bytes(sums.hosts)),
-        "agreed": to_agree(stores),
+        "agreed": vars(to_agree(stores)),
     }
     name = f"{Starts.hidden_prefix(run_id, iteration)}{uuid.uuid4().hex}"
     hidden = crawl.at(name)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 from crawl_lib.config import Config
 from crawl_lib.crawldir import FolderState, SettledNotes
@@ -21,6 +21,15 @@ from crawl_lib.fetch import hosts_in_back_off
 from crawl_lib.frontier import Move, NodeDirectory, Queue, State, Take, host_of_line
 from crawl_lib.keys import open_key_store
 from crawl_lib.rounds.iterations import Iterations
+from crawl_lib.rounds.shown import (
+    CrawlStatus,
+    ExportStatus,
+    IterationStatus,
+    NodeStatus,
+    QueuedHost,
+    QueueStatus,
+    ToldProgress,
+)
 from crawl_lib.rounds.waiting import what_waits
 from crawl_lib.storage import shown_address
 from crawl_lib.stores import Secrets, Stores, node_dir, open_stores
@@ -33,7 +42,7 @@ WITH_BYTES = 10
 """Of so many iterations the segments are listed for their sizes; a crawl may have thousands."""
 HOST_LINES = 100_000
 """So many URLs of a queue are looked at for the hosts that have most of them."""
-AskElsewhere = Callable[[Config, Sequence[str]], Mapping[str, dict[str, Any]]]
+AskElsewhere = Callable[[Config, Sequence[str]], Mapping[str, QueueStatus]]
 """Finds entries of `queues` for nodes that are not on this machine; none for a node of which nothing is known."""
 AskKeys = Callable[[Config, Secrets], list[dict[str, Any]]]
 """Returns an entry for each key server, as `keys_status` does."""
@@ -45,6 +54,11 @@ class CrawlReader:
 
     Iterations that are complete are read once and kept, see `Iterations`. Threads take turns.
     """
+
+    Status: TypeAlias = CrawlStatus
+    Iteration: TypeAlias = IterationStatus
+    Node: TypeAlias = NodeStatus
+    NodeQueue: TypeAlias = QueueStatus
 
     def __init__(
         self,
@@ -64,7 +78,7 @@ class CrawlReader:
         self._ask_keys = ask_keys or keys_status
         self._iterations, self._turn = Iterations(), Lock()
 
-    def status(self, *, last: int | None = None, read_s: float = math.inf) -> dict[str, Any]:
+    def status(self, *, last: int | None = None, read_s: float = math.inf) -> CrawlStatus:
         """Return `crawl_status`, or less without the file store.
 
         Facts outside the store are known in any case.
@@ -90,7 +104,7 @@ class CrawlReader:
                     "error": str(error),
                 }
 
-    def pages(self, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    def pages(self, entries: Sequence[IterationStatus]) -> dict[str, int | dict[str, int]]:
         """Return `count_pages` of iterations of the status. Raises StorageError or DamagedFileError."""
         from crawl_lib.rounds.pagecounts import count_pages  # noqa: PLC0415 - no task needs its pyarrow.compute
 
@@ -99,7 +113,7 @@ class CrawlReader:
 
 def status_of(
     config: Config, secrets: Secrets | None = None, *, last: int | None = None
-) -> dict[str, Any]:
+) -> CrawlStatus:
     """Look once: see `CrawlReader.status`."""
     return CrawlReader(config, secrets).status(last=last)
 
@@ -122,7 +136,7 @@ def crawl_status(
     elsewhere: AskElsewhere | None = None,
     ask_keys: AskKeys | None = None,
     read_s: float = math.inf,
-) -> dict[str, Any]:
+) -> CrawlStatus:
     """Return the status of a crawl as a mapping for JSON.
 
     `last`: list so many iterations, the newest ones; None: all. `only_nodes`: return `nodes` alone. `iterations`: a
@@ -130,21 +144,6 @@ def crawl_status(
     machine; None: asks the Airflow that the environment names. `ask_keys`: returns `keys`; None: asks the servers now.
     `read_s`: see `CrawlReader.status`. An unreadable part has an `error` in its place. Raises StorageError if the crawl
     directory cannot be listed.
-
-    * `crawl`: the address of the crawl directory. `injected`: the number of its folders of seeds.
-    * `iterations`: for each folder `run_id`, `iteration`, `segments`, `missing` nodes, `counts`, `committed`, and
-      `complete`, which is true after the commit once no segment may come late. The newest `WITH_BYTES` have the
-      `bytes` of their segments. Some have `dropped` (pages that somebody dropped, and that are not compacted yet),
-      `warning` (few URLs were answered) or `budgets` (see `commit_iteration`). `older`: the number of other folders.
-      `unread`, if any: the number of iterations without a read yet. No sum has them.
-    * `totals`: the sum of all counts. `urls` counts each URL once, when the URL ends; `fetched` counts all tries.
-    * `nodes`: see `nodes_status`.
-    * `queues`: for each node on this machine `length`, `open_take` or `open_move`, and `progress`: the newest report
-      of its task, with the reason of a pause, with `eta_s` (seconds until the take is fetched at the present rate)
-      and `queue_eta_s` (the same of the queue). `hosts`: the `SHOWN_HOSTS` most frequent ones of the first
-      `HOST_LINES` URLs. `back_off`: how many hosts, and until when the first ones. For a node on another machine see
-      `elsewhere.queues_elsewhere`.
-    * `waiting`, if anything waits on this machine: a line on URLs and hosts. `keys`: of each server. `exports`.
     """
     iterations = iterations or Iterations()
     entries = iterations.entries(stores, read_s=read_s)
@@ -153,36 +152,39 @@ def crawl_status(
         return {"nodes": nodes}
     shown = entries[-last:] if last else entries
     newest = (iterations.with_bytes(stores, entry) for entry in shown[-WITH_BYTES:])
-    return {
+    status: CrawlStatus = {
         **_local(
             stores.config, stores.secrets, elsewhere or _ask_environment, ask_keys or keys_status
         ),
         "injected": len(stores.crawl.inbox.seeds()),
         "iterations": [*shown[:-WITH_BYTES], *newest],
         "older": len(entries) - len(shown),
-        **({"unread": iterations.unread} if iterations.unread else {}),
         "totals": FolderState.sum_counts(
             [entry["counts"] for entry in entries if "counts" in entry]
         ),
         "nodes": nodes,
         "exports": [_export(stores, name) for name in list_exports(stores)],
     }
+    if iterations.unread:
+        status["unread"] = iterations.unread
+    return status
 
 
 def _local(
     config: Config, secrets: Secrets, elsewhere: AskElsewhere, ask_keys: AskKeys
-) -> dict[str, Any]:
+) -> CrawlStatus:
     """Return what is known without the file store."""
-    waits = str(what_waits(config))
-    return {
-        **({"waiting": waits} if waits else {}),
+    local: CrawlStatus = {
         "crawl": f"{shown_address(config)}/{config.crawl.directory.strip('/')}",
         "queues": _queues(config, elsewhere),
         "keys": ask_keys(config, secrets),
     }
+    if waits := str(what_waits(config)):
+        local["waiting"] = waits
+    return local
 
 
-def _ask_environment(config: Config, nodes: Sequence[str]) -> Mapping[str, dict[str, Any]]:
+def _ask_environment(config: Config, nodes: Sequence[str]) -> Mapping[str, QueueStatus]:
     if not os.environ.get("KRAKE_AIRFLOW_URL"):
         return {}
     from crawl_lib.rounds.elsewhere import queues_elsewhere  # noqa: PLC0415  # loads requests
@@ -190,7 +192,7 @@ def _ask_environment(config: Config, nodes: Sequence[str]) -> Mapping[str, dict[
     return queues_elsewhere(config, nodes)
 
 
-def _queues(config: Config, elsewhere: AskElsewhere) -> dict[str, dict[str, Any]]:
+def _queues(config: Config, elsewhere: AskElsewhere) -> dict[str, QueueStatus]:
     """Describe the queues of all nodes.
 
     From this machine's disk, else as Airflow knows them.
@@ -201,58 +203,50 @@ def _queues(config: Config, elsewhere: AskElsewhere) -> dict[str, dict[str, Any]
     for entry in found.values():
         if "open_take" in entry:
             progress = entry["progress"]
-            entry["progress"] = progress | _etas(
-                progress, entry["open_take"]["count"], entry["length"]
-            )
+            etas = _etas(progress, entry["open_take"]["count"], entry["length"])
+            entry["progress"] = {**progress, **etas}
     return found
 
 
-def nodes_status(stores: Stores, iterations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def nodes_status(stores: Stores, iterations: Sequence[IterationStatus]) -> dict[str, NodeStatus]:
     """Return the DFS's facts on each node.
 
     Nodes of the config, and those that were retired.
-
-    `late`: folders that were committed without it. `settled`: the youngest folder at its last settle, "" if there was
-    none; no such entry if it works, or has not settled yet. `behind`: whether it settled before the newest iteration.
-    `queue`: URLs that waited then. `retired`, `lost`: see `crawldir.Settled`.
     """
     newest = max((entry["folder"] for entry in iterations), key=int, default="")
     with_late = [entry for entry in iterations if entry.get("late")]
-    found: dict[str, Any] = {}
+    found: dict[str, NodeStatus] = {}
     for node in sorted({*stores.config.servers, *SettledNotes.nodes(stores.crawl)}):
-        entry: dict[str, Any] = {
-            "late": [one["folder"] for one in with_late if node in one["late"]]
-        }
+        entry: NodeStatus = {"late": [one["folder"] for one in with_late if node in one["late"]]}
         try:
             last = SettledNotes(stores.crawl, node).read()
         except KrakeError as error:
             entry["error"] = str(error)
         else:
             if last is not None:
-                behind = last.newest != newest and not last.retired
-                entry |= {
-                    "settled": last.newest,
-                    "behind": behind,
-                    "queue": last.queue,
-                    "undecided": last.undecided,
-                }
-                entry |= {name: True for name in ("retired", "lost") if getattr(last, name)}
+                entry["settled"] = last.newest
+                entry["behind"] = last.newest != newest and not last.retired
+                entry["queue"], entry["undecided"] = last.queue, last.undecided
+                if last.retired:
+                    entry["retired"] = True
+                if last.lost:
+                    entry["lost"] = True
         found[node] = entry
     return found
 
 
-def _queue(config: Config, node: str) -> dict[str, Any]:
+def _queue(config: Config, node: str) -> QueueStatus:
     directory = node_dir(config, node)
     if not directory.is_dir():
         return {"length": 0, "note": f"{directory}: not on this machine, or not used yet"}
     progress = _progress(directory)
-    halted = {"progress": progress} if "reason" in progress else {}
+    halted: QueueStatus = {"progress": progress} if "reason" in progress else {}
     try:
         queue = Queue(directory, node)
         take, move = Take.open(directory), Move.read(queue.directory)
         # Files are between two states while a move is open; it will leave the one that it names.
         length = queue.length() if move is None else State.parse(move.state.encode()).length
-        status: dict[str, Any] = {"length": length}
+        status: QueueStatus = {"length": length}
         hosts = hosts_in_back_off(directory, time.time(), config.retry.max_wait_s)
         if move is None and length:
             status["hosts"] = _first_hosts(queue, hosts)
@@ -274,16 +268,16 @@ def _queue(config: Config, node: str) -> dict[str, Any]:
     return {**status, **halted}
 
 
-def _progress(directory: Path) -> dict[str, Any]:
+def _progress(directory: Path) -> ToldProgress:
     """Return a node's last progress, or nothing."""
     try:
         progress = json.loads(NodeDirectory(directory).progress.read_bytes())
     except (OSError, ValueError):
         return {}
-    return progress if isinstance(progress, dict) else {}
+    return cast(ToldProgress, progress) if isinstance(progress, dict) else {}
 
 
-def _etas(progress: Mapping[str, Any], taken: int, length: int) -> dict[str, int]:
+def _etas(progress: ToldProgress, taken: int, length: int) -> ToldProgress:
     """Return the seconds until a take and a queue are fetched.
 
     At the present rate; none where nothing is fetched.
@@ -297,7 +291,7 @@ def _etas(progress: Mapping[str, Any], taken: int, length: int) -> dict[str, int
     }
 
 
-def _first_hosts(queue: Queue, back_offs: Mapping[str, float]) -> dict[str, dict[str, Any]]:
+def _first_hosts(queue: Queue, back_offs: Mapping[str, float]) -> dict[str, QueuedHost]:
     """Return the hosts of most next URLs in a queue.
 
     How many, and until when they are left alone.
@@ -307,7 +301,7 @@ def _first_hosts(queue: Queue, back_offs: Mapping[str, float]) -> dict[str, dict
         counts = Counter(
             host_of_line(url) for url in lines if url.count(b"/") > 1
         )  # people may have written anything
-    hosts: dict[str, dict[str, Any]] = {}
+    hosts: dict[str, QueuedHost] = {}
     for name, count in counts.most_common(SHOWN_HOSTS):
         host = name.decode("utf-8", "replace")
         hosts[host] = {"urls": count}
@@ -336,7 +330,7 @@ def keys_status(config: Config, secrets: Secrets) -> list[dict[str, Any]]:
         return [{"server": ", ".join(config.key_storage.servers), "error": str(error)}]
 
 
-def _export(stores: Stores, name: str) -> dict[str, Any]:
+def _export(stores: Stores, name: str) -> ExportStatus:
     sizes = ExportFolder(stores, name).sizes()
     sizes = {file: sizes[file] for file in EXPORT_FILES if file in sizes}
     pages = (sizes[URL_MAPPING] - 4) // 20 if URL_MAPPING in sizes else None

@@ -1,9 +1,10 @@
 """Answers as programs read them."""
 
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from crawl_lib.search.answers import Explanation, Result, SearchAnswer
+from crawl_lib.search.answers import Result, SearchAnswer
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -42,23 +43,4 @@ def _result(one: Result) -> dict[str, Any]:
         "snippet": one.snippet.text if one.snippet else None,
         "marks": [list(mark) for mark in one.snippet.marks] if one.snippet else [],
     }
-    return (
-        result
-        if one.explanation is None
-        else {**result, "explanation": _explanation(one.explanation)}
-    )
-
-
-def _explanation(one: Explanation) -> dict[str, Any]:
-    shares = [
-        {
-            "words": share.words,
-            "field": share.field,
-            "bm25": share.bm25,
-            "weight": share.weight,
-            "times": share.times,
-        }
-        for share in one.shares
-    ]
-    factors = {"by_words": one.by_words, "boost": one.boost, "boost_factor": one.boost_factor}
-    return {"shares": shares, **factors, "site_factor": one.site_factor}
+    return result if one.explanation is None else {**result, "explanation": asdict(one.explanation)}

@@ -1,9 +1,8 @@
 """Making versions: of an hour from its segments, and of a day from its hours."""
 
 from collections.abc import Callable, Iterator, Set
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 import pyarrow as pa
 
@@ -21,14 +20,10 @@ _DOMAINS = columns("host text!, domain text!")
 
 @dataclass
 class StatisticsReport:
-    """The result of an update. `hour`: the hour that was asked for. `made`: paths of new versions, `versions` many."""
+    """The result of an update. `hour`: the hour that was asked for. `made`: paths of new versions."""
 
     hour: str
     made: list[str] = field(default_factory=list)
-
-    def to_mapping(self) -> dict[str, Any]:
-        """Return the report as JSON has it."""
-        return {**asdict(self), "versions": len(self.made)}
 
 
 def update_statistics(stores: Stores, *, hour: datetime, now: datetime) -> StatisticsReport:

@@ -2,9 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict
 from datetime import datetime
-from typing import Any
 
 from crawl_lib.derived import SEGMENTS, Output, PagePlace, Pages, existing
 from crawl_lib.errors import DamagedFileError
@@ -14,6 +12,7 @@ from crawl_lib.rounds import CrawlName
 from crawl_lib.stores import Stores
 from crawl_lib.text.stage import (
     TEXT_SCHEMA,
+    TextReport,
     check_text_leftovers,
     extract_text,
     text_folder,
@@ -30,13 +29,13 @@ class TextOutput(Output):
         """Return the folders of texts of all iterations of this crawl."""
         return text_folders(stores)
 
-    def make(self, stores: Stores, *, now: datetime) -> dict[str, Any]:
+    def make(self, stores: Stores, *, now: datetime) -> TextReport:
         """Make the missing tables of committed segments.
 
         Return the stage's report.
         """
         CrawlName(stores).note_texts()
-        return asdict(extract_text(stores, stores.crawl.segments()))
+        return extract_text(stores, stores.crawl.segments())
 
     def check(self, stores: Stores, *, full: bool) -> list[Finding]:
         """Find damaged tables among the newest ones of all segments."""

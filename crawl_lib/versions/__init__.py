@@ -10,7 +10,14 @@ fsck` and others ask of such tables.
 from crawl_lib.versions.derive import derive
 from crawl_lib.versions.output import TableOutput, has_key
 from crawl_lib.versions.segments import SegmentInputs, find_segments, give_segments, numbered
-from crawl_lib.versions.version import GROUP_ROWS, Family, Version, Versions, find_rows
+from crawl_lib.versions.version import (
+    GROUP_ROWS,
+    Family,
+    Version,
+    VersionFacts,
+    Versions,
+    find_rows,
+)
 from crawl_lib.versions.work import (
     SCORE,
     TIME,

@@ -60,6 +60,15 @@ class Family:
 
 
 @dataclass(frozen=True)
+class VersionFacts:
+    """The result of a task that makes a version: its number, path and rows."""
+
+    version: int
+    path: str
+    rows: int
+
+
+@dataclass(frozen=True)
 class Version:
     """A whole version. `paths`: its parts in order of keys, relative to the storage's root.
 
@@ -71,6 +80,11 @@ class Version:
     path: str
     manifest: dict[str, Any]
     paths: tuple[str, ...]
+
+    @property
+    def facts(self) -> VersionFacts:
+        """What the task that makes a version returns."""
+        return VersionFacts(self.number, self.path, self.manifest["rows"])
 
     @property
     def digest(self) -> str:

@@ -24,6 +24,7 @@ from zlib import crc32
 import uvloop
 
 from crawl_lib.config import Config, from_mapping
+from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import KrakeError, StoppedError, os_error
 from crawl_lib.fetch import MIN_TTL_S, HostStore, Spans, Turns, boot_id, fetch_all
 from crawl_lib.frontier import NodeDirectory, Take
@@ -46,6 +47,24 @@ WORK_BYTES = 256 << 20
 CONNECTION_BYTES = 256 << 10
 FILE_BYTES = 8 << 30
 MORE_DESCRIPTORS = 1024
+
+
+@dataclass(frozen=True)
+class WorkerDone:
+    """Fetches by outcome. `kept`: those that earlier attempts made; `bytes`: of the others."""
+
+    outcomes: dict[str, int]
+    kept: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class WorkerEnd(WorkerDone):
+    """The last line of a worker. `paused`: something is left because of a pause."""
+
+    stopped: bool
+    paused: bool
+    final: bool = True
 
 
 class _Worker:
@@ -73,18 +92,14 @@ class _Worker:
         self.left = 0
         self.last_report_s = 0.0
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> WorkerEnd:
         """Take back, fetch, close; returns the counts of the last line."""
         with suppress(
             StoppedError
         ):  # the open part is left as by a kill: its rows are made by the next attempt
             self._work()
-        return {
-            "final": True,
-            **self._done(),
-            "stopped": self.stopping,
-            "paused": self.pausing and self.left > 0,
-        }
+        paused = self.pausing and self.left > 0
+        return WorkerEnd(**vars(self._done()), stopped=self.stopping, paused=paused)
 
     def _work(self) -> None:
         task = self.task
@@ -252,14 +267,10 @@ class _Worker:
 
     def report(self) -> None:
         """Say how far it is."""
-        say(self._done())
+        say(vars(self._done()))
 
-    def _done(self) -> dict[str, Any]:
-        """Return fetches by outcome, those `kept`, and bytes.
-
-        Earlier attempts made the kept fetches; only the bytes of the others count.
-        """
-        return {"outcomes": dict(self.outcomes), "kept": self.kept, "bytes": self.bytes}
+    def _done(self) -> WorkerDone:
+        return WorkerDone(dict(self.outcomes), self.kept, self.bytes)
 
 
 def say(message: dict[str, Any]) -> None:
@@ -348,7 +359,7 @@ def main() -> int:
         signal.signal(signal.SIGTERM, lambda *_: setattr(worker, "stopping", True))
         signal.signal(PAUSE_SIGNAL, lambda *_: worker.pause())
         worker.report()
-        say(worker.run())
+        say(vars(worker.run()))
     except (KrakeError, OSError) as error:
         say(
             {

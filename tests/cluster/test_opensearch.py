@@ -64,7 +64,7 @@ def pushed(
     stores = stores_below(tmp_path_factory.mktemp("docs"), cluster.url, index="docs")
     seal_pages(stores, pages, boosts=web.boosts(), languages=LANGUAGES)
     found = push_index(stores)
-    assert (found["sent"], found["pages"]) == (len(pages), len(pages))
+    assert (found.sent, found.pages) == (len(pages), len(pages))
     return stores
 
 
@@ -95,14 +95,14 @@ def test_the_documented_query_finds_about_the_pages_that_krake_finds(
 def test_a_second_push_sends_nothing_and_a_later_one_what_differs(
     cluster: OpenSearch, pushed: Stores, web: Web, pages: list[IndexedPage]
 ) -> None:
-    assert push_index(pushed)["sent"] == 0
+    assert push_index(pushed).sent == 0
     changed = replace(pages[0], text="an unheardofword")
     rest = [changed, *pages[2:]]
     seal_pages(pushed, rest, boosts=web.boosts(), now=NOW + timedelta(hours=1), languages=LANGUAGES)
     gone = {pages[1].key: ["1/node-0"]}
     assert [place.path for place in PUSH_OUTPUT.places_of(pushed, gone)] == [f"{cluster.url}/docs"]
     found = push_index(pushed)
-    assert (found["sent"], found["deleted"], found["is_anew"]) == (1, 1, False)
+    assert (found.sent, found.deleted, found.is_anew) == (1, 1, False)
     assert cluster.count("docs") == len(rest)
     [hit] = cluster.ask("POST", "/docs/_search", documented_query("unheardofword"))["hits"]["hits"]
     assert hit["_id"] == changed.key.hex()
@@ -119,9 +119,9 @@ def test_an_emptied_cluster_is_filled_again(
 ) -> None:
     stores = stores_below(tmp_path, cluster.url, index="some")
     count = some_pages(stores, pages)
-    index = push_index(stores)["index"]
+    index = push_index(stores).index
     cluster.ask("DELETE", f"/{index}")
-    assert push_index(stores)["sent"] == count
+    assert push_index(stores).sent == count
     assert cluster.count("some") == count
 
 
@@ -152,5 +152,5 @@ def test_two_nodes_of_which_one_dies_in_the_middle(
     assert cluster.count("shaken") == count
     cluster.start(OTHER)
     cluster.wait_for_nodes(2)
-    assert push_index(stores)["sent"] == 0
+    assert push_index(stores).sent == 0
     assert cluster.count("shaken") == count

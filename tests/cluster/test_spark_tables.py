@@ -172,11 +172,11 @@ def test_a_list_of_spark_is_that_of_duckdb(tmp_path: Path) -> None:
         )
         config = with_spark(config) if name == "spark" else config
         result = make(config, 2)
-        folder = Path(config.dfs_primary) / "crawl" / "lists" / result["list"]
+        folder = Path(config.dfs_primary) / "crawl" / "lists" / result.list
         reason = explain(open_stores(config), rows[0]["url"])
         made.append(
             (
-                result["counts"],
+                result.counts,
                 (folder / "outlinks").read_bytes(),
                 (folder / "listed.parquet").read_bytes(),
                 reason,
@@ -272,12 +272,12 @@ def test_an_update_and_a_list_by_spark_are_those_of_duckdb(
             crawl = replace(crawl, stores=replace(crawl.stores, config=with_spark(config)))
         update(crawl.stores, now=NOW)
         made = generate(crawl.stores, "run", 1, now=NOW)
-        lists = crawl.root / "lists" / made["list"]
+        lists = crawl.root / "lists" / made.list
         found.append(
             (
                 sums(crawl.stores),
                 as_simulated(crawl),
-                made["counts"],
+                made.counts,
                 (lists / "outlinks").read_bytes(),
             )
         )

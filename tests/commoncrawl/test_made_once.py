@@ -95,7 +95,7 @@ def test_made_again_it_is_found(stores: Stores) -> None:
     first = make_graphs(stores, name="1")
     files = files_of(stores)
     assert make_graphs(stores, name="1") == replace(first, complete_already=True)
-    assert GRAPHS_OUTPUT.make(stores, now=NOW)["complete_already"]
+    assert GRAPHS_OUTPUT.make(stores, now=NOW).complete_already
     assert files_of(stores) == files
 
 

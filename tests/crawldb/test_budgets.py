@@ -79,7 +79,7 @@ def test_a_domain_has_so_many_urls_and_exceptions_are_by_domain(tmp_path: Path) 
         - found
         - {"http://b.large.example/2"}
     )
-    assert explain(open_stores(config), refused)["reason"] == "domain_pages"
+    assert explain(open_stores(config), refused).reason == "domain_pages"
 
 
 def test_a_host_has_so_many_urls_in_the_whole_crawl(tmp_path: Path) -> None:

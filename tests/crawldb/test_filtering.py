@@ -262,9 +262,9 @@ def test_generate_leaves_out_what_rules_refuse_since_the_version_was_made(ruled:
     crawl = ruled()
     leave_version(crawl.stores, 1, map(row_of, (A, f"{A}x.zip", f"{A}?b&a", f"{A}?a&b")))
     changed = ruled(normalizers=QUERY, filters=NO_ZIP)
-    assert generate(changed.stores, run_id="run", iteration=1, now=at(NOW_S))["listed"] == 2
+    assert generate(changed.stores, run_id="run", iteration=1, now=at(NOW_S)).listed == 2
     reasons = {
-        url: str(explain(changed.stores, url)["reason"])
+        url: str(explain(changed.stores, url).reason)
         for url in (A, f"{A}x.zip", f"{A}?b&a", f"{A}?a&b")
     }
     assert reasons == {

@@ -22,7 +22,8 @@ import pytest
 from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.config.model import STATUSES
-from crawl_lib.crawldb import Reason, Status, explain, generate, look_up
+from crawl_lib.crawldb import Reason, Status, WhyListed, explain, generate, look_up
+from crawl_lib.crawldb.generate import Generated
 from crawl_lib.crawldb.lists import aside_lists, held_urls
 from crawl_lib.crawldir import FileName, Settled
 from crawl_lib.curate.forget import ForgottenPages, forget
@@ -85,7 +86,7 @@ SEGMENT_MANIFEST = write_json_bytes({**_PARTS, "queue_after": 0})
 
 def make(
     config: Config, iteration: int = 1, now: int = NOW, run_id: str = "run", **options: Any
-) -> dict[str, Any]:
+) -> Generated:
     return generate(open_stores(config), run_id, iteration, now=at(now), **options)
 
 
@@ -98,10 +99,10 @@ def test_a_list_goes_to_the_owners_and_says_whose_it_is(tmp_path: Path) -> None:
     urls = [f"http://h{number}.example/{page}" for number in range(9) for page in range(3)]
     leave_version(open_stores(config), 4, map(row_of, urls))
     made = make(config)
-    assert (made["list"], made["listed"], made["counts"]) == ("4-1", 27, {"listed": 27})
+    assert (made.list, made.listed, made.counts) == ("4-1", 27, {"listed": 27})
     own = open_stores(config).crawl.find("run", 1)
     assert own is not None
-    assert made["folder"] == own.folder == str(NOW)
+    assert made.folder == own.folder == str(NOW)
     manifest = open_stores(config).crawl.inbox.manifest("4-1", FileName.LISTS)
     facts = {
         "run_id": "run",
@@ -150,7 +151,7 @@ def test_what_a_visit_needs_travels_in_its_line(tmp_path: Path) -> None:
         row_of("http://new.example/"),
     ]
     leave_version(open_stores(config), 2, rows)
-    found = {line.url: line for line in lines_of(config, make(config, 2)["list"])}
+    found = {line.url: line for line in lines_of(config, make(config, 2).list)}
     first = found["http://a.example/"]
     assert (first.retries, first.depth, first.redirects, first.metadata) == (2, 3, 1, '{"a": "b"}')
     earlier = Earlier.of(first.earlier)
@@ -280,9 +281,7 @@ def test_each_url_has_the_reason_that_a_model_gives_it(seed: int, tmp_path: Path
     leave_version(stores, 1, rows)
     first = make(with_generate(config, top_n=choose.choice([1, 10])), 1, NOW - DAY)
     leased = {
-        row["url"]: row["fetched_time"]
-        for row in rows
-        if row["url"] in urls_of(config, first["list"])
+        row["url"]: row["fetched_time"] for row in rows if row["url"] in urls_of(config, first.list)
     }
     for row in choose.sample(rows, 150):
         row["fetched_time"] = (
@@ -304,22 +303,22 @@ def test_each_url_has_the_reason_that_a_model_gives_it(seed: int, tmp_path: Path
     rooms = {node: max(0, config.batch.size - part[node]) for node in config.servers}
     said = model(rows, config, leased, rooms)
     made = make(config, 2)
-    assert made["counts"] == Counter(said.values())
-    assert urls_of(config, made["list"]) == {
+    assert made.counts == Counter(said.values())
+    assert urls_of(config, made.list) == {
         url for url, reason in said.items() if reason is Reason.LISTED
     }
     for url in choose.sample(sorted(said), 4):
         found = explain(open_stores(config), url)
-        assert (found["list"], found["reason"]) == (made["list"], said[url])
-        assert found.get("held_by") == (first["list"] if said[url] is Reason.LEASED else None)
+        assert (found.list, found.reason) == (made.list, said[url])
+        assert found.held_by == (first.list if said[url] is Reason.LEASED else None)
         assert look_up(open_stores(config), url) == looked_up(found)
     for ask in (explain, look_up):
-        assert ask(open_stores(config), "http://other.example/")["reason"] is Reason.UNKNOWN
+        assert ask(open_stores(config), "http://other.example/").reason is Reason.UNKNOWN
 
 
-def looked_up(found: dict[str, Any]) -> dict[str, Any]:
+def looked_up(found: WhyListed) -> WhyListed:
     """What `look_up` says where `explain` says this: the same, unless the reason follows from a ranking."""
-    return {**found, "reason": Reason.OUTRANKED} if found["reason"] in RANKED else found
+    return replace(found, reason=Reason.OUTRANKED) if found.reason in RANKED else found
 
 
 RANKED = {
@@ -375,7 +374,7 @@ def test_a_look_up_says_what_explain_says_or_that_others_took_the_places(
     leave_version(open_stores(config), 1, rows)
     make(config)
     found = [explain(open_stores(config), row["url"]) for row in rows]
-    assert reason in {one["reason"] for one in found}
+    assert reason in {one.reason for one in found}
     assert [look_up(open_stores(config), row["url"]) for row in rows] == [
         looked_up(one) for one in found
     ]
@@ -390,7 +389,7 @@ def test_with_the_version_of_a_list_deleted_a_look_up_says_which_one_it_asked(
     leave_version(stores, 1, [*due("a.test", 2), later])
     make(config)
     leave_version(stores, 2, [row_of("http://a.test/0", fetch_time=NOW + DAY), later])
-    assert "judged_by" not in look_up(stores, "http://a.test/0")
+    assert look_up(stores, "http://a.test/0").judged_by is None
     stores.storage.delete(f"{stores.crawl.at('crawldb')}/1")
     wanted = {
         "a.test/0": "listed",
@@ -402,7 +401,7 @@ def test_with_the_version_of_a_list_deleted_a_look_up_says_which_one_it_asked(
         url = f"http://{place}"
         found = look_up(stores, url)
         assert found == explain(stores, url)
-        assert (found["reason"], found["judged_by"]) == (reason, 2)
+        assert (found.reason, found.judged_by) == (reason, 2)
 
 
 def test_the_kth_url_of_a_host_counts_less(tmp_path: Path) -> None:
@@ -415,7 +414,7 @@ def test_the_kth_url_of_a_host_counts_less(tmp_path: Path) -> None:
         row_of(f"http://b.example/{n}", score=Decimal(8), fetch_time=NOW - 10) for n in range(2)
     ]
     leave_version(open_stores(config), 1, rows)
-    found = Counter(host_of(url) for url in urls_of(config, make(config)["list"]))
+    found = Counter(host_of(url) for url in urls_of(config, make(config).list))
     assert found == {"a.example": 2, "b.example": 1}, (
         "10, 9, and an 8 that has waited longer than the third of a"
     )
@@ -432,13 +431,13 @@ def test_a_node_gets_no_more_than_its_batch_has_room_for(tmp_path: Path) -> None
         leave_version(
             open_stores(config), 1, [row_of(f"{site.seeds[0]}p{number}") for number in range(20)]
         )
-        assert make(config, 1)["counts"] == {"listed": 4, "room": 16}
-        assert make(config, 1, run_id="other")["counts"] == {"leased": 4, "room": 16}, (
+        assert make(config, 1).counts == {"listed": 4, "room": 16}
+        assert make(config, 1, run_id="other").counts == {"leased": 4, "room": 16}, (
             "nothing is taken in yet"
         )
         left = run_iteration(config, "run", 1)["deferred"]
     assert left > 0
-    assert make(config, 2)["counts"] == {"leased": 4, "listed": 4 - left, "room": 12 + left}
+    assert make(config, 2).counts == {"leased": 4, "listed": 4 - left, "room": 12 + left}
 
 
 def test_filters_for_the_crawldb_hold_for_lists(tmp_path: Path) -> None:
@@ -450,9 +449,9 @@ def test_filters_for_the_crawldb_hold_for_lists(tmp_path: Path) -> None:
     urls = ["http://a.example/1.zip", "http://a.example/2"]
     leave_version(open_stores(config), 1, map(row_of, urls))
     made = make(config)
-    assert sum(made["counts"].values()) == 2
-    refused = {url for url in urls if explain(open_stores(config), url)["reason"] is Reason.FILTER}
-    assert refused == {*urls} - urls_of(config, made["list"])
+    assert sum(made.counts.values()) == 2
+    refused = {url for url in urls if explain(open_stores(config), url).reason is Reason.FILTER}
+    assert refused == {*urls} - urls_of(config, made.list)
     assert len(refused) == 1
 
 
@@ -477,13 +476,13 @@ def test_a_lease_ends_with_its_time_or_with_a_visit_that_a_version_has_seen(tmp_
         [row_of("http://a.example/", fetched_time=NOW - 9000), row_of("http://b.example/")],
     )
     made = make(config, 2, NOW + 60)
-    assert (made["counts"], urls_of(config, made["list"])) == (
+    assert (made.counts, urls_of(config, made.list)) == (
         {"listed": 1, "leased": 1},
         {"http://a.example/"},
     )
-    assert make(config, 3, NOW + WEEK - 1)["counts"] == {"leased": 2}
+    assert make(config, 3, NOW + WEEK - 1).counts == {"leased": 2}
     made = make(config, 4, NOW + WEEK)
-    assert urls_of(config, made["list"]) == {"http://b.example/"}, (
+    assert urls_of(config, made.list) == {"http://b.example/"}, (
         "a.example was listed a minute later"
     )
 
@@ -493,15 +492,15 @@ def test_rounds_end_when_nothing_is_due_and_nothing_waits(tmp_path: Path) -> Non
     stores = open_stores(config)
     leave_version(stores, 1, [row_of("http://a.example/", fetch_time=NOW + 90)])
     made = make(config, 3)
-    assert (made["listed"], made["folder"], made["counts"]) == (0, "", {"not_due": 1})
-    assert made["ended"] == f"nothing is due before {at(NOW + 90):%Y-%m-%dT%H:%M:%SZ}"
+    assert (made.listed, made.folder, made.counts) == (0, "", {"not_due": 1})
+    assert made.ended == f"nothing is due before {at(NOW + 90):%Y-%m-%dT%H:%M:%SZ}"
     assert stores.crawl.folders() == [], "no iteration begins"
     assert make(config, 3, NOW + DAY) == made, "a clear repeats it"
-    assert ended_before(stores, run_id="run", iteration=3) == made["ended"]
-    assert ended_before(stores, run_id="run", iteration=4) == made["ended"]
+    assert ended_before(stores, run_id="run", iteration=3) == made.ended
+    assert ended_before(stores, run_id="run", iteration=4) == made.ended
     assert ended_before(stores, run_id="run", iteration=2) == ""
     assert ended_before(stores, run_id="other", iteration=3) == ""
-    assert make(config, 1, NOW + DAY, "other")["listed"] == 1
+    assert make(config, 1, NOW + DAY, "other").listed == 1
     assert ended_before(stores, run_id="other", iteration=1) == ""
     waits = make(config, 2, NOW + DAY, "other")
     assert (waits["listed"], "ended" in waits) == (0, False), "a list has yet to be taken in"
@@ -518,15 +517,10 @@ def test_before_the_first_version_and_in_odd_orders(tmp_path: Path) -> None:
         leave_version(open_stores(config), 1, [row_of(site.seeds[0])])
         start_iteration(open_stores(config), run_id="run", iteration=1)
         made = make(config)
-        assert made["folder"] == open_stores(config).crawl.newest()
+        assert made.folder == open_stores(config).crawl.newest()
         run_iteration(config, "run", 1)
-        shutil.rmtree(Path(config.dfs_primary) / "crawl" / FileName.LISTS / made["list"])
-        assert make(config) == {
-            "list": None,
-            "folder": made["folder"],
-            "listed": 0,
-            "counts": {},
-        }, "it was committed"
+        shutil.rmtree(Path(config.dfs_primary) / "crawl" / FileName.LISTS / made.list)
+        assert make(config) == Generated(None, made.folder, 0, {}), "it was committed"
     with pytest.raises(ConfigError, match="max_iterations"):
         make(config, 1001)
 
@@ -549,8 +543,8 @@ def test_two_at_once_share_no_url(tmp_path: Path) -> None:
         patch.setattr(room, "reached", meanwhile)
         made = make(config, 1, run_id="slower")
     faster = calls[1]
-    assert (faster["list"], made["list"]) == ("1-1", "1-2")
-    assert (faster["listed"], made["counts"]) == (2, {"listed": 1, "leased": 2})
+    assert (faster.list, made.list) == ("1-1", "1-2")
+    assert (faster.listed, made.counts) == (2, {"listed": 1, "leased": 2})
     assert not urls_of(config, "1-1") & urls_of(config, "1-2")
 
 
@@ -573,7 +567,7 @@ def test_a_list_of_a_version_that_comes_meanwhile_is_seen(
 
     monkeypatch.setattr(room, "_read", meanwhile)
     made = make(config, 1, run_id="slower")
-    assert (calls[1]["list"], made["list"]) == ("2-1", "2-2")
+    assert (calls[1].list, made.list) == ("2-1", "2-2")
     assert not urls_of(config, "2-1") & urls_of(config, "2-2")
 
 
@@ -603,7 +597,7 @@ def test_a_list_that_another_run_deletes_meanwhile_is_over(
 
     monkeypatch.setattr(LocalStorage, "read_bytes", meanwhile)
     made = make(config, 1, NOW + 60, run_id="other")
-    assert (made["list"], made["listed"]) == ("2-1", 2)
+    assert (made.list, made.listed) == ("2-1", 2)
     assert len(reads) >= min(read, 2)
 
 
@@ -635,7 +629,7 @@ def test_killed_at_each_step(step: str, tmp_path: Path) -> None:
     leave_version(stores, 2, rows)
     assert run_forked(_killed, config, step) == -9
     made = make(config, 2, NOW + WEEK)
-    assert (made["list"], made["listed"]) == ("2-1", 3)
+    assert (made.list, made.listed) == ("2-1", 3)
     assert stores.crawl.inbox.lists() == ["2-1"]
     assert [stores.crawl.folder(name).iteration().iteration for name in stores.crawl.folders()] == [
         1,
@@ -647,7 +641,7 @@ def test_a_damaged_list_is_named_and_a_repair_lists_its_urls_again(tmp_path: Pat
     config = config_of(tmp_path)
     leave_version(open_stores(config), 1, [row_of("http://a.example/")])
     made = make(config)
-    folder = Path(config.dfs_primary) / "crawl" / FileName.LISTS / made["list"]
+    folder = Path(config.dfs_primary) / "crawl" / FileName.LISTS / made.list
     for name, data in (("listed.parquet", b"x"), ("outlinks", b"x"), ("manifest.json", b"{")):
         whole = (folder / name).read_bytes()
         (folder / name).write_bytes(data)
@@ -679,19 +673,17 @@ def test_what_all_nodes_have_begun_with_stays_leased_when_its_list_is_set_aside(
         open_stores(config), 1, [row_of(f"http://h{number}.example/") for number in range(9)]
     )
     made = make(config)
-    (Path(config.dfs_primary) / "crawl" / FileName.LISTS / made["list"] / "outlinks").write_bytes(
-        b"x"
-    )
+    (Path(config.dfs_primary) / "crawl" / FileName.LISTS / made.list / "outlinks").write_bytes(b"x")
     repair_crawl(open_stores(config))
     segments = [
-        open_stores(config).crawl.segment(made["folder"], node).path for node in config.servers
+        open_stores(config).crawl.segment(made.folder, node).path for node in config.servers
     ]
     for path in segments:
         folder = Path(config.dfs_primary) / path
         folder.mkdir(parents=True)
         (folder / "manifest.json").write_bytes(SEGMENT_MANIFEST)
     held = aside_lists(open_stores(config))
-    assert [one.name for one in held] == [made["list"]]
+    assert [one.name for one in held] == [made.list]
     assert held_urls(open_stores(config), held, NOW).num_rows == 9
     assert held_urls(open_stores(config), held, NOW + WEEK).num_rows == 0
     assert sweep(open_stores(config), damaged=True, clock=lambda: NOW).deleted == []
@@ -719,9 +711,9 @@ def test_rounds_do_not_end_while_a_list_of_retry_waits(tmp_path: Path) -> None:
     facts = {"newest": "0", "outcome": "timeout", "host": None}
     hand_over(open_stores(config).crawl, name, [line], Division.of(config), facts=facts, scope=None)
     made = make(config)
-    assert ("ended" in made, made["listed"], made["folder"]) == (False, 0, str(NOW))
+    assert (bool(made.ended), made.listed, made.folder) == (False, 0, str(NOW))
     segment = (
-        Path(config.dfs_primary) / open_stores(config).crawl.segment(made["folder"], "node-0").path
+        Path(config.dfs_primary) / open_stores(config).crawl.segment(made.folder, "node-0").path
     )
     segment.mkdir(parents=True)
     (segment / "manifest.json").write_bytes(SEGMENT_MANIFEST)
@@ -742,7 +734,7 @@ def test_a_version_that_is_damaged_is_passed_over(tmp_path: Path) -> None:
     leave_version(open_stores(config), 1, [row_of("http://a.example/")])
     leave_version(open_stores(config), 2, [row_of("http://a.example/")])
     (Path(config.dfs_primary) / "crawl" / "crawldb" / "2" / "manifest.json").write_bytes(b"{")
-    assert make(config)["list"] == "1-1"
+    assert make(config).list == "1-1"
 
 
 def test_many_lists_leave_nothing(tmp_path: Path) -> None:
@@ -762,7 +754,7 @@ def test_many_lists_leave_nothing(tmp_path: Path) -> None:
             ]
             leave_version(stores, number, rows)
             made = make(config, number, NOW + number)
-            assert made["listed"] == 1
+            assert made.listed == 1
             run_iteration(config, "run", number)
             stages.settle_node(open_stores(config), node="node-0")
             record = json.loads(
@@ -804,16 +796,16 @@ def test_what_a_generate_reads_does_not_grow_with_lists_that_are_over(
         found.append(
             (dict(asked), len(list(stores.crawl.storage.list(stores.crawl.at(FileName.LISTS)))))
         )
-        folder = Path(config.dfs_primary) / stores.crawl.at(made["folder"])
+        folder = Path(config.dfs_primary) / stores.crawl.at(made.folder)
         (folder / "node-0").mkdir()
         (folder / "node-0" / "manifest.json").write_bytes(
-            manifest(made["folder"], "node-0", pages=1, links=0)
+            manifest(made.folder, "node-0", pages=1, links=0)
         )
         commit_iteration(open_stores(config), run_id=f"run {number}", iteration=1)
-        taken_in = taken_in.with_sources(
-            [(made["list"], FileName.LISTS)], [made["list"]]
-        ).without_lists([made["list"]])
-        Settled("node-0", made["folder"], 0, 0, taken_in).write(stores.crawl)
+        taken_in = taken_in.with_sources([(made.list, FileName.LISTS)], [made.list]).without_lists(
+            [made.list]
+        )
+        Settled("node-0", made.folder, 0, 0, taken_in).write(stores.crawl)
         for older in stores.crawl.folders()[:-1]:
             shutil.rmtree(folder.parent / older)
     assert found[-1] == found[-3] == found[3], found
@@ -843,7 +835,7 @@ def test_a_lost_queue_s_urls_come_again_after_the_lease_and_not_before(tmp_path:
         restart_node(open_stores(config), "node-0")
         repair_crawl(open_stores(config))
         fetched = set(site.asked)
-        assert make(config, 2, NOW + 60)["counts"] == {"leased": 4}
+        assert make(config, 2, NOW + 60).counts == {"leased": 4}
         assert run_iteration(config, "run", 2)["taken"] == 0
         rows = [
             row_of(
@@ -854,7 +846,7 @@ def test_a_lost_queue_s_urls_come_again_after_the_lease_and_not_before(tmp_path:
         ]
         leave_version(open_stores(config), 2, rows)
         made = make(config, 3, NOW + WEEK, batch_size=4)
-        assert urls_of(config, made["list"]) == set(urls) - fetched
+        assert urls_of(config, made.list) == set(urls) - fetched
         for number in range(3, 7):
             run_iteration(config, "run", number)
         assert site.asked == Counter(urls), "each once"

@@ -26,7 +26,7 @@ def looked_up(crawl: Result, url: str) -> Any:
     stores = stores_of(crawl.config)
     try:
         found = find_page(stores, url)
-        return found["row"], read_answer(stores, found)
+        return found.row, read_answer(stores, found)
     except InputError as error:
         return str(error)
 

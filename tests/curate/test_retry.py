@@ -379,7 +379,7 @@ def test_a_lost_node_s_part_of_a_list_goes_to_the_others(sites: Sites, tmp_path:
         start_iteration(open_stores(rest), run_id="x", iteration=1)
     for node in rest.servers:
         stages.settle_node(open_stores(rest), node=node)
-    assert retire_lost(open_stores(rest), node=lost)["handed_over"] > 0
+    assert retire_lost(open_stores(rest), node=lost).handed_over > 0
     sites.heal()
     for number in (1, 2):
         run_iteration(rest, "x", number)

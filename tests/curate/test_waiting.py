@@ -121,7 +121,7 @@ def test_an_export_has_the_answer_and_an_index_all_captures(
     crawl.answered(monkeypatch)
     assert stages.export_pages(crawl.stores, label="late")["pages"] == 1
     page = show_page(crawl.stores, name="late", page=crawl.url)
-    assert (page["url"], page["row"]["status"], page["row"]["segment_path"]) == (
+    assert (page.url, page.row["status"], page.row["segment_path"]) == (
         crawl.url,
         200,
         crawl.segment.path,

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -208,9 +208,8 @@ def test_the_results_of_the_stages_have_these_fields(tmp_path: Path, received: R
     for name in set(OUTPUT_TASKS) - {"push"}:
         results[name] = stages.make_output(open_stores(config), output=name)
     with fake_opensearch() as server:
-        results["push"] = push_index(
-            open_stores(replace(config, push=replace(config.push, url=server.url)))
-        )
+        pushed = push_index(open_stores(replace(config, push=replace(config.push, url=server.url))))
+    results["push"] = asdict(pushed)
     for stage, metrics in METRICS.items():
         assert {metric.result for metric in metrics} <= results[stage].keys()
         assert all(

@@ -189,8 +189,8 @@ def test_a_page_that_was_visited_again_is_shown_with_its_body(
     stores, old = open_stores(config), open_stores(before.config)
     for path in ("/etag", "/same", "/zipped"):
         view = find_page(stores, site.urls[path])
-        assert view["row"]["refers_to"] is not None
-        assert explain(stores, site.urls[path])["capture"]["refers_to"] == view["row"]["refers_to"]
+        assert view.row["refers_to"] is not None
+        assert explain(stores, site.urls[path])["capture"]["refers_to"] == view.row["refers_to"]
         assert read_answer(stores, view) == read_answer(old, find_page(old, site.urls[path]))
 
 
@@ -308,7 +308,7 @@ def test_lists_of_the_crawldb_ask_again_as_lists_by_hand_do(tmp_path: Path) -> N
             now = datetime.now(UTC) + timedelta(days=40 * number)
             update(open_stores(config), now=now)
             made = generate(open_stores(config), "run-2", number, now=now)
-            assert made["listed"] >= len(PATHS) - 1
+            assert made.listed >= len(PATHS) - 1
             run_iteration(config, "run-2", number)
             rows = rows_of(config, rounds + number)
             revisits = {path for path, row in rows.items() if row["refers_to"]}

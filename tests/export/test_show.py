@@ -38,13 +38,13 @@ def test_a_page_is_found_by_url_key_or_node_id(storage: Storage, config: Config,
     link_export(stores_on(storage, config), name="x")
     finalize_export(stores_on(storage, config), name="x")
     found = show_page(stores_on(storage, config), name="x", page=page)
-    json.dumps(found)
-    assert (found["url"], found["key"], found["node_id"]) == (B, key(B).hex(), ORDER.index(B))
-    assert found["row"]["status"] == 200
-    assert found["row"]["time"] == "1970-01-01T00:16:40+00:00"
+    json.dumps(vars(found))
+    assert (found.url, found.key, found.node_id) == (B, key(B).hex(), ORDER.index(B))
+    assert found.row["status"] == 200
+    assert found.row["time"] == "1970-01-01T00:16:40+00:00"
     linked = {"node_id": ORDER.index(A), "url": A}
-    assert (found["in_degree"], found["out_degree"]) == (1, 1)
-    assert (found["in_links"], found["out_links"]) == ([linked], [linked])
+    assert (found.in_degree, found.out_degree) == (1, 1)
+    assert (found.in_links, found.out_links) == ([linked], [linked])
 
 
 @pytest.mark.usefixtures("exported")
@@ -52,13 +52,13 @@ def test_only_so_many_links_are_shown_and_all_are_counted(storage: Storage, conf
     link_export(stores_on(storage, config), name="x")
     finalize_export(stores_on(storage, config), name="x")
     found = show_page(stores_on(storage, config), name="x", page=A, limit=1)
-    assert (found["out_degree"], len(found["out_links"])) == (2, 1)
+    assert (found.out_degree, len(found.out_links)) == (2, 1)
 
 
 @pytest.mark.usefixtures("exported")
 def test_without_a_graph_there_are_no_links(storage: Storage, config: Config) -> None:
     found = show_page(stores_on(storage, config), name="x", page=A)
-    assert (found["in_links"], found["out_links"], found["in_degree"]) == (None, None, None)
+    assert (found.in_links, found.out_links, found.in_degree) == (None, None, None)
 
 
 @pytest.mark.usefixtures("exported")

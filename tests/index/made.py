@@ -14,6 +14,7 @@ import tantivy
 
 from crawl_lib.config import Config, from_mapping
 from crawl_lib.index import Fields, update_index, why_indexed
+from crawl_lib.index.look import InIndex
 from crawl_lib.index.versions import LEFT_OUT_FILE, PAGES_FILE
 from crawl_lib.stores import Stores, open_stores
 from crawl_lib.versions import Version
@@ -134,7 +135,7 @@ class Made:
             if row["key"] in names
         }
 
-    def why(self, url: str) -> dict[str, Any] | None:
+    def why(self, url: str) -> InIndex | None:
         return why_indexed(self.stores, key(url))
 
     def index(self, version: Version) -> tantivy.Index:

@@ -36,6 +36,7 @@ from crawl_lib.index import (
     update_index,
 )
 from crawl_lib.index.files import change_files, tantivy_errors
+from crawl_lib.index.look import InIndex
 from crawl_lib.linkdb import update_outlinks
 from crawl_lib.repair import fsck
 from crawl_lib.scratch import held, scratch_base
@@ -333,10 +334,10 @@ def test_a_purge_leaves_no_word_of_a_dropped_page_in_any_file(made: Made) -> Non
 
 def test_why_says_whether_a_page_is_in_it(made: Made) -> None:
     made.update()
-    assert made.why(a(WORDS[0])) == {"version": 2, "indexed": True, "reason": None, "owner": None}
+    assert made.why(a(WORDS[0])) == InIndex(version=2, indexed=True)
     found = made.why(a(WORDS[1]))
     assert found is not None
-    assert (found["indexed"], found["reason"]) == (False, None)
+    assert (found.indexed, found.reason) == (False, None)
 
 
 def elsewhere(made: Made) -> tuple[Stores, Storage]:

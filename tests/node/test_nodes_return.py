@@ -35,7 +35,7 @@ __all__ = ["WEB"]
 
 
 def admit(config: Config, node: str) -> bool:
-    return bool(admit_node(open_stores(config), node=node)["admitted"])
+    return admit_node(open_stores(config), node=node)
 
 
 def test_a_lost_node_is_refused_until_it_is_admitted(
@@ -50,7 +50,7 @@ def test_a_lost_node_is_refused_until_it_is_admitted(
     kept = tmp_path / "kept"
     shutil.copytree(place, kept)
     shutil.rmtree(place)
-    assert retire_lost(open_stores(two), node="node-2")["handed_over"]
+    assert retire_lost(open_stores(two), node="node-2").handed_over
     for refused in (
         lambda: stages.settle_node(open_stores(old), node="node-2"),
         lambda: stages.crawl_node(open_stores(old), run_id="r", iteration=1, node="node-2"),
@@ -97,7 +97,7 @@ def test_a_directory_that_was_retired_elsewhere_is_refused(
     settle(old)
     copy = tmp_path / "copy"
     shutil.copytree(Path(old.queue.local_dir) / "node-2", copy)
-    assert retire(with_nodes(old, 0, 1), "node-2", copy)["handed_over"]
+    assert retire(with_nodes(old, 0, 1), "node-2", copy).handed_over
     with pytest.raises(ConfigError, match="node-2 was retired"):
         stages.settle_node(open_stores(old), node="node-2")
     with pytest.raises(ConfigError, match="move the directory away"):
@@ -123,7 +123,7 @@ def test_a_retirement_that_was_begun_and_given_up(
         stages.commit_iteration(open_stores(old), run_id="back", iteration=number)
     settle(old)
     waiting = Queue(Path(old.queue.local_dir) / "node-2").length()
-    assert retire(two, "node-2")["handed_over"] == waiting
+    assert retire(two, "node-2").handed_over == waiting
     assert_truth(to_the_end(two), serving, serving.log().counts() - before)
 
 
@@ -142,7 +142,7 @@ def test_a_queue_that_was_repaired_since_it_was_to_be_handed_over(
     path.write_bytes(data[:last] + b"\xe8" + data[last + 1 :])
     repair_crawl(open_stores(two))
     settle(two)
-    assert retire(two, "node-2")["handed_over"]
+    assert retire(two, "node-2").handed_over
     assert_truth(to_the_end(two), serving, serving.log().counts() - before)
 
 
@@ -155,7 +155,7 @@ def test_what_was_sent_to_a_node_after_it_was_retired_goes_to_others(
     old = begun(tmp_path, serving, 0, 1, 2)
     settle(old)
     two = with_nodes(old, 0, 1)
-    assert retire(two, "node-2")["handed_over"]
+    assert retire(two, "node-2").handed_over
     run_iteration(two, "two", 1)
     settle(two)
     assert (
@@ -165,12 +165,12 @@ def test_what_was_sent_to_a_node_after_it_was_retired_goes_to_others(
     with pytest.raises(ConfigError, match=r"seeds for node-2, .* run `krake nodes retire node-2`"):
         start_iteration(open_stores(two), run_id="again", iteration=1)
     if has_disk:
-        assert retire(two, "node-2")["handed_over"]
+        assert retire(two, "node-2").handed_over
     else:
         shutil.rmtree(Path(old.queue.local_dir) / "node-2")
         done = retire_lost(open_stores(two), node="node-2")
-        assert done["handed_over"] == done["requeued"] > 0
-        assert retire_lost(open_stores(two), node="node-2")["handed_over"] == 0
+        assert done.handed_over == done.requeued > 0
+        assert retire_lost(open_stores(two), node="node-2").handed_over == 0
     assert_truth(to_the_end(two), serving, serving.log().counts() - before)
 
 
@@ -189,9 +189,9 @@ def test_what_was_sent_to_a_node_that_never_worked_goes_to_others(
         start_iteration(open_stores(old), run_id="again", iteration=1)
     with pytest.raises(ConfigError, match="node-3: this crawl has never had a node of that name"):
         retire(old, "node-3")
-    assert retire_node(open_stores(old), node="node-2", dry_run=True)["handed_over"]
-    assert retire(old, "node-2")["handed_over"]
-    assert retire(old, "node-2")["handed_over"] == 0
+    assert retire_node(open_stores(old), node="node-2", dry_run=True).handed_over
+    assert retire(old, "node-2").handed_over
+    assert retire(old, "node-2").handed_over == 0
     run_iteration(old, "less", 1)
     settle(old)
     assert_truth(
@@ -211,7 +211,7 @@ def test_a_retired_node_that_returns_with_nothing_crawls_nothing_again(
         run_iteration(more, "more", number)
     settle(more)
     assert Queue(Path(old.queue.local_dir) / "node-2").taken_in().complete
-    assert retire(old, "node-2")["retired"]
+    assert retire(old, "node-2").retired
     shutil.rmtree(Path(old.queue.local_dir) / "node-2")
     run_iteration(old, "less", 1)
     settle(old)
@@ -225,7 +225,7 @@ def test_what_was_handed_on_is_not_handed_on_once_more_when_all_is_read_again(
     before = serving.log().counts()
     old = begun(tmp_path, serving, 0, 1, 2)
     settle(old)
-    assert retire(with_nodes(old, 0, 1), "node-2")["handed_over"]
+    assert retire(with_nodes(old, 0, 1), "node-2").handed_over
     run_iteration(old, "back", 1)
     segments = [path.parent for path in Path(old.dfs_primary).glob("crawl/*/node-*/manifest.json")]
     assert any(

@@ -173,7 +173,7 @@ def test_a_node_that_is_retired_as_lost_hands_nothing_over(tmp_path: Path) -> No
         rest = dataclasses.replace(
             three, servers=tuple(node for node in three.servers if node != lost)
         )
-        assert retire_lost(open_stores(rest), node=lost)["handed_over"] == 0
+        assert retire_lost(open_stores(rest), node=lost).handed_over == 0
         for number in range(1, 9):
             run_iteration(rest, "rest", number)
         assert max(sites.asked.values()) == 1
@@ -198,7 +198,7 @@ def test_what_waits_goes_to_the_nodes_that_own_it_when_nodes_join_and_leave(tmp_
             three, servers=tuple(node for node in three.servers if node != leaver)
         )
         waiting = len(queued(three, leaver))
-        assert retire_node(open_stores(rest), node=leaver)["handed_over"] == waiting
+        assert retire_node(open_stores(rest), node=leaver).handed_over == waiting
         for number in range(1, 9):
             run_iteration(rest, "rest", number)
         assert sites.asked == Counter([*sites.seeds, *sites.leaves]), "each once"

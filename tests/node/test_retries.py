@@ -228,7 +228,7 @@ def test_a_node_that_leaves_hands_over_how_often_its_urls_failed_and_when_they_a
     waiting = crawl.queued()
     stages.settle_node(open_stores(crawl.config), node=NODE)
     crawl.config = replace(crawl.config, servers=("other",))
-    assert retire_node(open_stores(crawl.config), node=NODE)["handed_over"] == 1
+    assert retire_node(open_stores(crawl.config), node=NODE).handed_over == 1
     crawl.go_on()
     assert [*Queue(Path(crawl.config.queue.local_dir) / "other", "other")] == waiting
 

@@ -96,7 +96,7 @@ def test_what_passes_is_tried_again(
     answer: Answer | bytes, part: str, stores: Stores, server: FakeOpenSearch, pauses: list[float]
 ) -> None:
     server.fault = times(2, part, answer)
-    assert push_index(stores)["sent"] == len(PAGES)
+    assert push_index(stores).sent == len(PAGES)
     assert set(server.documents("krake")) == set(KEYS)
     assert pauses == [0.5, 1.0]
 
@@ -111,7 +111,7 @@ def test_what_does_not_pass_ends_the_push_within_its_patience(
     assert sum(pauses) <= 30
     assert max(pauses) <= 10
     server.forget()
-    assert push_index(stores)["sent"] == len(PAGES)
+    assert push_index(stores).sent == len(PAGES)
 
 
 def test_a_server_that_is_not_there_is_named(tmp_path: Path, stores: Stores) -> None:
@@ -130,7 +130,7 @@ def test_pages_that_are_refused_for_now_are_sent_again_alone(
         return error(429, "es_rejected_execution_exception") if busy[key] >= 0 else None
 
     server.refuse = refuse
-    assert push_index(stores)["sent"] == len(PAGES)
+    assert push_index(stores).sent == len(PAGES)
     assert [one.body.count(b'"index"') for one in server.asked("POST", "_bulk")] == [8, 2, 1]
     assert pauses == [0.5, 1.0]
 
@@ -148,14 +148,14 @@ def test_pages_that_are_refused_for_good_are_counted_and_named(
     assert message.count("mapper_parsing_exception") == 5
     assert server.behind("krake") == []
     server.refuse = lambda key, document: None
-    assert push_index(stores)["sent"] == len(PAGES)
+    assert push_index(stores).sent == len(PAGES)
 
 
 def test_batches_that_are_too_large_become_smaller(stores: Stores, server: FakeOpenSearch) -> None:
     server.fault = lambda request: (
         (413, {}) if request.body.count(b'"index"') > 3 and "_bulk" in request.path else None
     )
-    assert push_index(stores)["sent"] == len(PAGES)
+    assert push_index(stores).sent == len(PAGES)
     assert [one.body.count(b'"index"') for one in server.asked("POST", "_bulk")] == [
         8,
         4,
@@ -185,7 +185,7 @@ def test_batches_have_bounds_in_bytes_and_in_rows(tmp_path: Path, server: FakeOp
         *(page(f"short{number}", "x") for number in range(MAX_ROWS + 20)),
     ]
     seal_pages(stores, pages)
-    assert push_index(stores)["sent"] == len(pages)
+    assert push_index(stores).sent == len(pages)
     sizes = [(len(one.body), one.body.count(b'"index"')) for one in server.asked("POST", "_bulk")]
     assert all(rows == 1 or size <= 1 << 16 for size, rows in sizes)
     assert all(rows <= MAX_ROWS for _, rows in sizes)
@@ -316,7 +316,7 @@ def test_an_answer_of_another_form_is_an_error_that_names_the_server(
         assert len(server.requests) < 200
         if number >= max(tried):
             break
-    assert push_index(stores)["pages"] == len(SECOND if not is_first else PAGES[:2])
+    assert push_index(stores).pages == len(SECOND if not is_first else PAGES[:2])
 
 
 def test_a_redirect_is_not_even_read(stores: Stores, server: FakeOpenSearch) -> None:
@@ -337,7 +337,7 @@ def test_a_malformed_note_is_none(note: Any, stores: Stores, server: FakeOpenSea
     [index] = server.indexes.values()
     index.mapping["_meta"] = note
     found = push_index(stores)
-    assert (found["is_anew"], found["sent"]) == (True, len(PAGES))
+    assert (found.is_anew, found.sent) == (True, len(PAGES))
 
 
 def test_the_password_is_sent_and_never_said(

@@ -18,6 +18,7 @@ from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import ConfigError, InputError, OutputConflictError, StoppedError
 from crawl_lib.index import INDEX, IndexedPage
 from crawl_lib.push import PUSH_OUTPUT, push_index
+from crawl_lib.push.push import PushReport
 from crawl_lib.stores import Stores
 from crawl_lib.versions import Version, Versions
 from tests.forked import run_forked
@@ -89,10 +90,10 @@ class Pushing:
         for number in numbers:
             shutil.rmtree(self.folder(self.root, number), ignore_errors=True)
 
-    def push(self) -> dict[str, Any]:
+    def push(self) -> PushReport:
         return push_index(self.stores)
 
-    def pushed(self, pages: list[IndexedPage], **facts: Any) -> dict[str, Any]:
+    def pushed(self, pages: list[IndexedPage], **facts: Any) -> PushReport:
         """Make a version and push it."""
         self.seal(pages, **facts)
         return self.push()
@@ -128,14 +129,14 @@ def actions(server: FakeOpenSearch) -> list[dict[str, Any]]:
 
 def test_the_first_push_sends_all_and_later_ones_what_differs(pushing: Pushing) -> None:
     found = pushing.pushed(FIRST)
-    assert (found["sent"], found["deleted"], found["is_anew"], found["pages"]) == (12, 0, True, 12)
+    assert (found.sent, found.deleted, found.is_anew, found.pages) == (12, 0, True, 12)
     pushing.require(FIRST)
     pushing.server.requests.clear()
-    assert pushing.push()["sent"] == 0
+    assert pushing.push().sent == 0
     assert {one.method for one in pushing.server.requests if "_refresh" not in one.path} == {"GET"}
     pushing.seal(SECOND)
     found = pushing.push()
-    assert (found["sent"], found["deleted"], found["is_anew"], found["pages"]) == (2, 1, False, 12)
+    assert (found.sent, found.deleted, found.is_anew, found.pages) == (2, 1, False, 12)
     pushing.require(SECOND)
 
 
@@ -201,10 +202,10 @@ def test_facts_next_to_the_index_travel_too_but_no_place_and_no_small_change_of_
 ) -> None:
     urls = [one.url for one in FIRST]
     pushing.pushed(FIRST)
-    assert pushing.pushed(FIRST, boosts=dict.fromkeys(urls, 1.001))["sent"] == 0
-    assert pushing.pushed(FIRST, boosts={urls[0]: 1.5})["sent"] == 1
-    assert pushing.pushed(FIRST, boosts={urls[0]: 1.5}, near={urls[1]: FIRST[2].key})["sent"] == 1
-    assert pushing.pushed(FIRST, boosts={urls[0]: 1.5}, until={urls[3]: NOW})["sent"] == 2
+    assert pushing.pushed(FIRST, boosts=dict.fromkeys(urls, 1.001)).sent == 0
+    assert pushing.pushed(FIRST, boosts={urls[0]: 1.5}).sent == 1
+    assert pushing.pushed(FIRST, boosts={urls[0]: 1.5}, near={urls[1]: FIRST[2].key}).sent == 1
+    assert pushing.pushed(FIRST, boosts={urls[0]: 1.5}, until={urls[3]: NOW}).sent == 2
     pushing.require(FIRST)
 
 
@@ -265,17 +266,17 @@ def test_a_new_index_is_filled_where_the_old_one_cannot_be_changed(
     pushing.seal(SECOND)
     change(pushing)
     found = pushing.push()
-    assert (found["sent"], found["is_anew"]) == (12, True)
+    assert (found.sent, found.is_anew) == (12, True)
     if change is no_note:  # an index without a note may be someone else's, and stays
         assert pushing.server.indexes.pop(before).aliases == set()
     pushing.require(SECOND)
-    assert pushing.push()["sent"] == 0
+    assert pushing.push().sent == 0
 
 
 def test_an_index_that_lost_pages_of_the_newest_version_is_filled_again(pushing: Pushing) -> None:
     pushing.pushed(FIRST)
     emptied_by_query(pushing)
-    assert pushing.push()["sent"] == 12
+    assert pushing.push().sent == 12
     pushing.require(FIRST)
 
 
@@ -350,7 +351,7 @@ def really_killed(root: Path, url: str) -> None:
 def test_a_process_that_is_killed_leaves_what_the_next_one_goes_on_with(pushing: Pushing) -> None:
     pushing.seal(FIRST)
     assert run_forked(really_killed, pushing.root, pushing.server.url) == -9
-    assert pushing.push()["sent"] == len(FIRST)
+    assert pushing.push().sent == len(FIRST)
     pushing.require(FIRST)
 
 
@@ -465,5 +466,5 @@ def test_names_of_crawls_become_names_of_opensearch(tmp_path: Path, server: Fake
             stores, config=replace(stores.config, crawl=replace(stores.config.crawl, name=crawl))
         )
         seal_pages(stores, FIRST)
-        assert push_index(stores)["alias"] == alias
+        assert push_index(stores).alias == alias
         assert len(server.documents(alias)) == len(FIRST)

@@ -132,7 +132,7 @@ class TestShow:
         submit(pages, A)
         finish(pages, A, facts={"title": "A title"})
         found = find_page(stores, A)
-        assert (found["url"], found["row"]["facts"]["title"], found["row"]["shares"]) == (
+        assert (found.url, found.row["facts"]["title"], found.row["shares"]) == (
             A,
             "A title",
             1,
@@ -145,9 +145,9 @@ class TestShow:
         collect_parts(stores, FETCHER)
         submit(pages, A)
         finish(pages, A, hops=[hop(A, 1000)])
-        assert "warc_file" in find_page(stores, A)["row"], "the segment's capture is later"
+        assert "warc_file" in find_page(stores, A).row, "the segment's capture is later"
         finish(pages, A)
-        assert "hops" in find_page(stores, A)["row"]
+        assert "hops" in find_page(stores, A).row
         assert "ended as ok" in explain(stores, A)["answer"]
 
     def test_a_url_without_a_document_was_not_crawled(

@@ -95,7 +95,7 @@ def test_few_answers_are_told_of(
 def test_the_nodes_of_an_iteration_count_together(opened: Opened) -> None:
     stores = opened(0.5)
     crawled(stores, {"timeout": 60}, {"ok": 60})
-    assert "warning" not in commit_iteration(stores, run_id="r", iteration=1)
+    assert not commit_iteration(stores, run_id="r", iteration=1).warning
 
 
 def test_by_default_it_is_a_warning_in_log_result_and_status(
@@ -104,7 +104,7 @@ def test_by_default_it_is_a_warning_in_log_result_and_status(
     stores = opened(0.0)
     folder = crawled(stores, {"timeout": 60}, {"ok": 3})
     warning = "only 3 of 63 URLs were answered at all"
-    assert commit_iteration(stores, run_id="r", iteration=1)["warning"] == warning
+    assert commit_iteration(stores, run_id="r", iteration=1).warning == warning
     assert f"crawl/{folder}: {warning}" in caplog.text
     assert [entry["warning"] for entry in crawl_status(stores)["iterations"]] == [warning]
 
@@ -126,7 +126,7 @@ def test_commit_fails_when_all_is_durable_and_only_once(
         "timeout": 60,
     }
     again = commit_iteration(stores, run_id="r", iteration=1)
-    assert (again["folder"], again["warning"]) == (folder, "only 3 of 63 URLs were answered at all")
+    assert (again.folder, again.warning) == (folder, "only 3 of 63 URLs were answered at all")
 
 
 def test_a_new_run_goes_on(opened: Opened) -> None:
@@ -135,7 +135,7 @@ def test_a_new_run_goes_on(opened: Opened) -> None:
     with pytest.raises(FewAnswersError):
         commit_iteration(stores, run_id="r", iteration=1)
     second = crawled(stores, {"ok": 60}, {}, run_id="s")
-    assert commit_iteration(stores, run_id="s", iteration=1)["outcomes"] == {"ok": 60}
+    assert commit_iteration(stores, run_id="s", iteration=1).counts["outcomes"] == {"ok": 60}
     assert [entry["folder"] for entry in crawl_status(stores)["iterations"]] == [first, second]
 
 
@@ -143,7 +143,7 @@ def test_above_the_share_a_warning_is_all(opened: Opened) -> None:
     stores = opened(0.2)
     crawled(stores, {"timeout": 60}, {"ok": 30})
     assert (
-        commit_iteration(stores, run_id="r", iteration=1)["warning"]
+        commit_iteration(stores, run_id="r", iteration=1).warning
         == "only 30 of 90 URLs were answered at all"
     )
 
@@ -163,8 +163,8 @@ def test_a_run_that_fetched_nothing_says_so_at_any_size(
     stores = opened(0.0)
     crawled(stores, outcomes, {})
     result = commit_iteration(stores, run_id="r", iteration=1)
-    assert list(result.items())[-1] == ("warning", f"this run has fetched nothing so far ({words})")
-    assert result["warning"] in caplog.text
+    assert result.warning == f"this run has fetched nothing so far ({words})"
+    assert result.warning in caplog.text
 
 
 def test_a_later_iteration_without_an_answer_is_no_run_without_one(opened: Opened) -> None:
@@ -172,14 +172,14 @@ def test_a_later_iteration_without_an_answer_is_no_run_without_one(opened: Opene
     crawled(stores, {"ok": 1}, {})
     commit_iteration(stores, run_id="r", iteration=1)
     crawled(stores, {"timeout": 3}, {}, iteration=2)
-    assert "warning" not in commit_iteration(stores, run_id="r", iteration=2)
+    assert not commit_iteration(stores, run_id="r", iteration=2).warning
 
 
 def test_the_warning_counts_all_iterations_of_the_run(opened: Opened) -> None:
     stores = opened(0.0)
     for iteration in (1, 2):
         crawled(stores, {"timeout": 3}, {}, iteration=iteration)
-        said = commit_iteration(stores, run_id="r", iteration=iteration)["warning"]
+        said = commit_iteration(stores, run_id="r", iteration=iteration).warning
     assert said == "this run has fetched nothing so far (timeout 6)"
 
 
@@ -187,17 +187,15 @@ def test_the_warning_counts_all_iterations_of_the_run(opened: Opened) -> None:
 def test_below_50_urls_a_run_fails_only_without_any_answer(opened: Opened, share: float) -> None:
     stores = opened(share)
     crawled(stores, {"timeout": 48, "gone": 1}, {}, run_id="one answer")
-    assert commit_iteration(stores, run_id="one answer", iteration=1)["urls"] == 49
+    assert commit_iteration(stores, run_id="one answer", iteration=1).urls == 49
     crawled(stores, {"robots_denied": 3}, {}, run_id="none asked")
-    assert (
-        "fetched nothing" in commit_iteration(stores, run_id="none asked", iteration=1)["warning"]
-    )
+    assert "fetched nothing" in commit_iteration(stores, run_id="none asked", iteration=1).warning
     crawled(stores, {"timeout": 1}, {}, run_id="no answer")
     with pytest.raises(
         FewAnswersError, match=r"only 0 of 1 URLs were answered at all, and crawl.min_success"
     ):
         commit_iteration(stores, run_id="no answer", iteration=1)
-    assert "timeout 1" in commit_iteration(stores, run_id="no answer", iteration=1)["warning"], (
+    assert "timeout 1" in commit_iteration(stores, run_id="no answer", iteration=1).warning, (
         "people have seen it"
     )
 

@@ -94,11 +94,11 @@ def test_commit_goes_on_without_a_node_and_says_which(stores: Stores) -> None:
         commit_iteration(stores, run_id="r", iteration=1)
     lay_segment(stores, first.folder, "node-b", pages=2)
     done = commit_iteration(stores, run_id="r", iteration=1)
-    assert (done["missing"], done["fetched"]) == (["node-a"], 2)
+    assert (done.missing, done.counts["fetched"]) == (["node-a"], 2)
     index = stores.storage.read_bytes(f"crawl/{first.folder}/index.json")
     lay_segment(stores, first.folder, "node-a", pages=3)
     again = commit_iteration(stores, run_id="r", iteration=1)
-    assert ("missing" in again, again["fetched"], again["outcomes"]) == (False, 5, {"ok": 5})
+    assert (again.missing, again.counts["fetched"], again.counts["outcomes"]) == ([], 5, {"ok": 5})
     assert stores.storage.read_bytes(f"crawl/{first.folder}/index.json") == index, (
         "finished output stays as it is"
     )
@@ -285,18 +285,18 @@ def visit(
 ) -> dict[str, Any]:
     """A round as the DAG `recrawl` has it; returns what its commit and its list say. `dead`: nodes without a task."""
     listed = generate(open_stores(config), "r", number, now=datetime.now(UTC) + later)
-    if "ended" in listed:
-        return listed
+    if listed.ended:
+        return vars(listed)
     commit = round_without(config, number, *dead)
     stages.update_crawldb(open_stores(config))
-    return {**commit, **listed}
+    return {**commit, **vars(listed)}
 
 
 def visit_all(config: Config, first: int, later: timedelta = timedelta()) -> None:
     """Rounds until nothing is due."""
     config = dataclasses.replace(config, batch=dataclasses.replace(config.batch, size=100))
     said = [visit(config, number, later=later) for number in range(first, first + 5)]
-    assert "ended" in said[-1], said
+    assert said[-1].get("ended"), said
 
 
 @pytest.fixture
@@ -329,7 +329,7 @@ def test_with_a_crawldb_the_list_of_a_node_that_is_lost_comes_again_after_the_le
         stages.settle_node(open_stores(without_dead), node=node)
     shutil.rmtree(Path(without_dead.queue.local_dir) / DEAD)
     rest = dataclasses.replace(without_dead, servers=tuple(NODES[:2]))
-    assert retire_lost(open_stores(rest), node=DEAD)["handed_over"] == 0
+    assert retire_lost(open_stores(rest), node=DEAD).handed_over == 0
     assert visit(rest, 3)["counts"]["leased"] == 4
     visit_all(rest, 4, LEASE)
     assert Result(rest).visited() == Counter(dict.fromkeys(serving.truth().visits, 1))

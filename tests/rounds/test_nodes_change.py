@@ -16,7 +16,7 @@ from crawl_lib.config import Config
 from crawl_lib.crawldir import Settled, SettledNotes
 from crawl_lib.errors import ConfigError, PathNotFoundError
 from crawl_lib.frontier import Queue
-from crawl_lib.node.retire import retire_lost, retire_node
+from crawl_lib.node.retire import RetireReport, retire_lost, retire_node
 from crawl_lib.rounds import layout, start_iteration
 from crawl_lib.sealed import sealed_json
 from crawl_lib.stores import open_stores
@@ -53,7 +53,7 @@ def settle(config: Config) -> None:
         stages.settle_node(open_stores(config), node=node)
 
 
-def retire(config: Config, node: str, directory: Path | None = None) -> dict[str, Any]:
+def retire(config: Config, node: str, directory: Path | None = None) -> RetireReport:
     return retire_node(open_stores(config), node=node, directory=directory)
 
 
@@ -199,12 +199,12 @@ def test_a_retired_node_hands_its_queue_over(
             retire(new, "node-2")
     directory = place if moved else None
     assert (
-        retire_node(open_stores(new), node="node-2", directory=directory, dry_run=True)["queue"]
+        retire_node(open_stores(new), node="node-2", directory=directory, dry_run=True).queue
         == waiting
     )
     assert Queue(place).length() == waiting, "a dry run changes nothing"
-    assert retire(new, "node-2", directory)["handed_over"] == waiting
-    assert retire(new, "node-2", directory)["handed_over"] == 0
+    assert retire(new, "node-2", directory).handed_over == waiting
+    assert retire(new, "node-2", directory).handed_over == 0
     assert Queue(place).length() == 0
     result = to_the_end(new)
     if routing == "host":
@@ -277,7 +277,7 @@ def test_retiring_killed_at_any_step_and_run_again_hands_over_each_url_once(
     new = with_nodes(config, 0, 1)
     assert run_stage(new, "retire_node", step, node="node-2") == -9, f"{step} was not reached"
     result = stages.retire_node(open_stores(new), node="node-2")
-    assert result["retired"]
+    assert result.retired
     assert Queue(place).length() == 0
     found = []
     for node in new.servers:
@@ -318,8 +318,8 @@ def test_a_node_that_is_lost_loses_no_url_that_was_ever_sent_to_it(
         start_iteration(open_stores(new), run_id="next", iteration=1)
     planned = retire_lost(open_stores(new), node="node-2", dry_run=True)
     done = retire_lost(open_stores(new), node="node-2")
-    assert done["handed_over"] == planned["handed_over"] == done["requeued"] + done["new"] > 0
-    assert retire_lost(open_stores(new), node="node-2")["handed_over"] == 0
+    assert done.handed_over == planned.handed_over == done.requeued + done.new > 0
+    assert retire_lost(open_stores(new), node="node-2").handed_over == 0
     result = to_the_end(new)
     assert result.visited() == Counter(dict.fromkeys(serving.truth().visits, 1))
     assert all(entry["complete"] for entry in stages.status_of(new)["iterations"])
@@ -345,7 +345,7 @@ def test_seeds_for_a_node_that_never_took_part_are_not_forgotten(
     with pytest.raises(ConfigError, match="node-2"):
         stages.inject(open_stores(two), run_id="s", seeds=serving.seeds[0])
     retired = retire_lost(open_stores(two), node="node-2")
-    assert retired["new"], "else nothing is tested"
+    assert retired.new, "else nothing is tested"
     assert_truth(to_the_end(two), serving, serving.log().counts() - before)
 
 

@@ -330,10 +330,10 @@ def test_a_url_counts_once_for_max_pages_when_it_ends(config: Config) -> None:
     second = start_iteration(stores, run_id="other", iteration=1, batch_size=100)
     assert sum(second.batch_sizes.values()) == 50 - 5, "not committed yet"
     for _ in range(2):
-        assert commit_iteration(stores, run_id="r", iteration=1)["urls"] == 5
+        assert commit_iteration(stores, run_id="r", iteration=1).urls == 5
     lay_segment(stores, second.folder, "node-a", outcomes={"ok": 8, "timeout": 1})
     lay_segment(stores, second.folder, "node-b")
-    assert commit_iteration(stores, run_id="other", iteration=1)["urls"] == 9
+    assert commit_iteration(stores, run_id="other", iteration=1).urls == 9
     for _ in range(2):
         third = start_iteration(stores, run_id="r", iteration=2, batch_size=100)
         assert (third.taken_before, sum(third.batch_sizes.values())) == (14, 50 - 14)
@@ -395,7 +395,11 @@ def test_commit_names_the_nodes_that_are_missing(stores: Stores) -> None:
         commit_iteration(stores, run_id="r", iteration=1)
     lay_segment(stores, first.folder, "node-a", pages=3)
     done = commit_iteration(stores, run_id="r", iteration=1)
-    assert (done["folder"], done["fetched"], done["outcomes"]) == (first.folder, 5, {"ok": 5})
+    assert (done.folder, done.counts["fetched"], done.counts["outcomes"]) == (
+        first.folder,
+        5,
+        {"ok": 5},
+    )
     assert commit_iteration(stores, run_id="r", iteration=1) == done
 
 

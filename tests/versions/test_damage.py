@@ -148,7 +148,7 @@ def written(write: Callable[..., Any], *more: Any, **options: Any) -> Asked:
 
 def listed(stores: Stores) -> Any:
     found = generate(stores, "two", 1, now=NOW, batch_size=20)
-    return found["listed"], found["counts"]
+    return found.listed, found.counts
 
 
 def explained(stores: Stores) -> Any:

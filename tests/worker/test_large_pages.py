@@ -383,7 +383,7 @@ def test_a_worker_that_is_stopped_while_a_page_is_read_ends_soon_and_does_not_bl
         began_s = time.monotonic()
         for _ in range(3):
             final = _Worker(task, data_bytes(), config).run()
-            assert final["stopped"]
+            assert final.stopped
             assert not Spool(tmp_path).parts()[0].is_closed
         assert time.monotonic() - began_s < 15, "the page would have been read for 60 s"
     read(config, tmp_path, [])

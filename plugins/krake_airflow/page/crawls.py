@@ -56,7 +56,7 @@ class Crawl:
         reader = CrawlReader(
             config, given, wait_s=_WAIT_S, elsewhere=told_by_nodes, ask_keys=self._known_keys
         )
-        self._entries: list[dict[str, Any]] = []
+        self._entries: list[CrawlReader.Iteration] = []
         self._keys = Behind(lambda: keys_status(config, given), _KEEP_KEYS_S)
         self._pages = Behind(lambda: self._count(reader), _KEEP_PAGES_S)
         self._status = Behind(
@@ -68,7 +68,7 @@ class Crawl:
         if not isinstance(self.secrets, ConfigError):
             self._status.get(0.0)
 
-    def look(self, wait_s: float | None = None) -> dict[str, Any]:
+    def look(self, wait_s: float | None = None) -> Mapping[str, Any]:
         """Return the status, see `crawl_status`, with the curves of nodes; an `error` says what could not be asked.
 
         `age_s`: seconds since the status was read. `pages`: see `count_pages`, once the pages are counted.
@@ -79,16 +79,16 @@ class Crawl:
         known = self._status.get(_WAIT_S if wait_s is None else wait_s)
         if known is None:
             return self._without_store("It has not answered yet.")
-        status = {
+        status: dict[str, Any] = {
             **known.value,
-            "queues": {node: {**queue} for node, queue in known.value["queues"].items()},
+            "queues": {node: dict(queue) for node, queue in known.value["queues"].items()},
         }
         self._add_curves(status["queues"])
         self._entries = status.get("iterations", [])[-COUNTED_ITERATIONS:]
         counted = self._pages.get(0.0) if self._entries else None
         return {**status, "age_s": known.age_s, **({"pages": counted.value} if counted else {})}
 
-    def _read(self, reader: CrawlReader) -> dict[str, Any]:
+    def _read(self, reader: CrawlReader) -> CrawlReader.Status:
         """Read the status; where the store cannot be opened, what Airflow knows."""
         try:
             return reader.status(last=SHOWN_ITERATIONS, read_s=_READ_S)
@@ -104,7 +104,7 @@ class Crawl:
                 queues[node]["curve"] = said["curve"]
                 queues[node].setdefault("progress", said)  # a node of this machine that rests
 
-    def _without_store(self, error: str) -> dict[str, Any]:
+    def _without_store(self, error: str) -> CrawlReader.Status:
         """Return what Airflow knows."""
         told = told_by_nodes(self.config, self.config.servers)
         return {
@@ -184,7 +184,7 @@ def _stamp_of(file: Path) -> tuple[int, int, int]:
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
-def look_at_all(crawls: Sequence[Crawl]) -> list[dict[str, Any]]:
+def look_at_all(crawls: Sequence[Crawl]) -> list[Mapping[str, Any]]:
     """Look at crawls at the same time, so that several file stores without an answer cost the wait of one."""
     for crawl in crawls:
         crawl.begin()
@@ -192,7 +192,7 @@ def look_at_all(crawls: Sequence[Crawl]) -> list[dict[str, Any]]:
     return [crawl.look(max(0, until_s - time.monotonic())) for crawl in crawls]
 
 
-def told_by_nodes(config: Config, nodes: Sequence[str]) -> Mapping[str, dict[str, Any]]:
+def told_by_nodes(config: Config, nodes: Sequence[str]) -> Mapping[str, CrawlReader.NodeQueue]:
     """Find the newest report of each node, as entries of `queues` in the status; a node without a task has no entry.
 
     A database that does not answer gives an entry with an `error` for each node.

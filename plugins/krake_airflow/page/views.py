@@ -395,7 +395,8 @@ def _export_row(crawl: Crawl, entry: Status) -> Row:
 
 def task_view(crawl: Crawl, task_id: str, value: Any, links: Links) -> dict[str, Any]:
     """Return the values for the tab of a task: its curve and its result. `value`: of the state store, or None."""
-    known, counts = progress_of(value), mapping_of(mapping_of(value).get("counts"))
+    known: Mapping[str, Any] = progress_of(value)
+    counts = mapping_of(mapping_of(value).get("counts"))
     doc, phase, points = doc_of(task_id), known["phase"], known["curve"]
     title, rates = "URLs in a second", _rates(points)
     chart = lines(title, "Since the task began.", {title: rates}, unit="seconds") if rates else ""
