@@ -4,6 +4,7 @@ In a checkout the queries are in `sql/` next to the package, in an installed whe
 OpenSearch is in `config/` of a checkout, and next to the queries in a wheel.
 """
 
+import os
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 VERSION = "0.1.0"
 
 _PACKAGE = Path(__file__).resolve().parent
+_SOURCES = (".py", ".sql", ".c", ".h")
 
 
 def in_checkout(package: Path = _PACKAGE) -> bool:
@@ -41,13 +43,16 @@ def code_digest(package: Path = _PACKAGE) -> str:
     """
     digest, sql = sha256(), sql_directory(package)
     for root in (package, sql):
-        for path in sorted(
-            path for path in root.rglob("*") if path.suffix in {".py", ".sql", ".c", ".h"}
-        ):
-            if root == sql or sql not in path.parents:
-                content = path.read_bytes()
-                digest.update(
-                    f"{path.relative_to(root.parent).as_posix()} {len(content)}\n".encode()
-                    + content
-                )
+        # Each process of a crawl reads these 700 files, in 17 ms. By `Path` it would be 50.
+        found = [
+            f"{folder}/{name}"
+            for folder, _, names in os.walk(root)
+            for name in names
+            if name.endswith(_SOURCES) and (root == sql or not f"{folder}/".startswith(f"{sql}/"))
+        ]
+        for path in sorted(found, key=lambda path: path.split("/")):
+            with open(path, "rb", buffering=0) as file:  # noqa: PTH123
+                content = file.readall()
+            name = path.removeprefix(f"{root.parent}/")
+            digest.update(f"{name} {len(content)}\n".encode() + content)
     return digest.hexdigest()

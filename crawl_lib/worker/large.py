@@ -22,7 +22,7 @@ from crawl_lib.worker.reading import UNREADABLE, Pieces, Reading, barred
 
 MOST_TRIES = 2
 TURN_S = 0.02
-"""After so long a turn begins no further step."""
+"""After so much CPU time a turn begins no further step."""
 Handled = tuple[TakenUrl, Fetched, Position]
 """A URL, what its fetch ended in, and where its records are."""
 Steps = Generator[None, None, None]
@@ -253,11 +253,11 @@ class LargePages:
 
     def _step(self) -> None:
         """Go through steps for about `TURN_S`, at least through one."""
-        end_s = time.monotonic() + TURN_S
+        end_s = time.thread_time() + TURN_S
         while self._steps:
             if next(self._steps[0], self) is self:
                 self._steps.popleft()
-            if time.monotonic() >= end_s:
+            if time.thread_time() >= end_s:
                 return
 
     def _ask(self) -> None:

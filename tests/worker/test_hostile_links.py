@@ -72,7 +72,7 @@ def test_a_turn_ends_by_time(
 ) -> None:
     """Where each link is slow, pages after the first are left for other turns, and a turn goes through one slice."""
     now, turns = [0.0], list[int]()
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "thread_time", lambda: now[0])
     true = LinkResolver.find
 
     def slow(self: LinkResolver, text: str) -> object:
