@@ -14,9 +14,9 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import HTTPServer
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 
 import pytest
 from krake_airflow.settings import PROJECT
@@ -47,6 +47,7 @@ from tests.contracts.storage import StorageContract
 from tests.dags.crawls import ITERATIONS, WEB, small_config
 from tests.e2e.crawl import Result, make_config, write_config
 from tests.export.crawls import CrawlMaker
+from tests.serving import Answering, running
 
 COOKIE_S = 2
 RUN_LIMIT_S = 1200
@@ -541,38 +542,23 @@ def test_a_fail_over_between_two_requests(jars, kdc, cache, tmp_path):
         assert storage._hdfs.token() is token
 
 
-class _Impostor(BaseHTTPRequestHandler):
+class _Impostor(Answering):
     """A server that asks for a ticket and cannot read it."""
 
     def do_GET(self) -> None:
-        if self.headers["Authorization"] is None:
-            self.send_response(401)
-            self.send_header("WWW-Authenticate", "Negotiate")
-        else:
-            self.send_response(200)
         body = b'{"FileStatus":{"type":"DIRECTORY","length":0,"pathSuffix":""}}'
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002
-        pass
+        if self.headers["Authorization"] is None:
+            self.answer(401, body, {"WWW-Authenticate": "Negotiate"})
+        else:
+            self.answer(200, body)
 
 
 def test_a_server_that_cannot_prove_itself_is_not_believed(ticket):
     """By plain HTTP nothing else says who it is."""
-    with HTTPServer(("127.0.0.1", 0), _Impostor) as server:
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            with pytest.raises(
-                StorageAccessError,
-                match=rf"127.0.0.1:{server.server_port}: Kerberos for HTTP@127.0.0.1",
-            ):
-                HdfsStorage.open(
-                    f"http://127.0.0.1:{server.server_port}",
-                    DfsConfig(security="kerberos", wait_s=0.0),
-                )
-        finally:
-            server.shutdown()
-            thread.join()
+    with running(HTTPServer(("127.0.0.1", 0), _Impostor)) as server:
+        told = rf"127.0.0.1:{server.server_port}: Kerberos for HTTP@127.0.0.1"
+        with pytest.raises(StorageAccessError, match=told):
+            HdfsStorage.open(
+                f"http://127.0.0.1:{server.server_port}",
+                DfsConfig(security="kerberos", wait_s=0.0),
+            )

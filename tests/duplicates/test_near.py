@@ -22,7 +22,6 @@ from crawl_lib.duplicates import DUPLICATES, find_near
 from crawl_lib.duplicates.near import Groups
 from crawl_lib.duplicates.vectors import BANDS, Pair, Vector, bands_of
 from crawl_lib.durable import KILL_VARIABLE
-from crawl_lib.engine import duck
 from crawl_lib.errors import DamagedFileError, InputError
 from crawl_lib.repair import sweep
 from crawl_lib.storage import open_storage
@@ -32,6 +31,7 @@ from crawl_lib.versions import Version, Versions
 from tests.crawldb.test_update import DAY, NOW
 from tests.duplicates.brute import brute_force
 from tests.duplicates.web import FOLDER, Web, leave, make_sites, make_table, make_web
+from tests.engine.threads import use_threads
 from tests.export.crawls import Capture, CrawlMaker, key
 from tests.forked import run_forked
 from tests.stores import stores_on
@@ -292,15 +292,9 @@ def sums(version: Version) -> list[str]:
 def test_one_thread_and_two_give_the_same_bytes_and_a_second_call_finds_them(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stores, found, opened = few(config), [], duck.open_duck
+    stores, found = few(config), []
     for threads in (1, 2, 2):
-
-        def with_threads(room: Any, threads: int = threads) -> Any:
-            engine = opened(room)
-            engine.execute(f"set threads = {threads}")
-            return engine
-
-        monkeypatch.setattr(duck, "open_duck", with_threads)
+        use_threads(monkeypatch, threads)
         version = find_near(stores, now=NOW)
         assert find_near(stores, now=NOW) == version
         found.append(sums(version))
