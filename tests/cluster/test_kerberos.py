@@ -33,6 +33,7 @@ from crawl_lib.storage.session import Negotiate
 from crawl_lib.storage.webhdfs import Datanodes, WebHdfs
 from demo import Serving
 from tests.cluster.kerberos import Authority, Kdc, SecureHdfs, SecureHttpFs, why_not
+from tests.cluster.processes import wait_until
 from tests.cluster.spark import (
     all_stages,
     assert_same_bytes,
@@ -123,13 +124,6 @@ def exchanges(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return shown
 
 
-def until(what: str, ready: Callable[[], bool]) -> None:
-    """Ask again and again, until the answer is yes."""
-    end = time.monotonic() + LIMIT_S
-    while not ready():
-        assert time.monotonic() < end, f"{what}: not after {LIMIT_S} s"
-
-
 class TestSecuredHdfs(StorageContract):
     @pytest.fixture
     def storage(self, ticket, address, config):
@@ -175,7 +169,7 @@ def test_a_ticket_is_shown_once_and_again_when_the_cookie_has_run_out(
         asked += 1
         return storage.stat("") is not None and len(exchanges) >= 3
 
-    until("two cookies have run out", asks)
+    wait_until("two cookies have run out", asks, LIMIT_S, pause_s=0.0)
     assert asked > 3 * len(exchanges)  # most requests needed no ticket
 
 
@@ -419,7 +413,11 @@ def test_a_ticket_that_ends_in_the_middle_is_waited_for(secured, kdc, ticket, ad
     storage = storage_that_waits(address, config, renew)
     storage.make_dirs("d")
     kdc.ticket("krake", ticket, "-l", "1s")
-    until("the ticket has ended", lambda: storage.stat("d") is not None and bool(renewed))
+    wait_until(
+        "the ticket has ended",
+        lambda: storage.stat("d") is not None and bool(renewed),
+        LIMIT_S,
+    )
     assert len(renewed) == 1
     storage.write_bytes("d/f", b"1")
     assert storage.read_bytes("d/f") == b"1"
@@ -433,7 +431,7 @@ def test_a_ticket_that_has_ended_is_a_clear_error_after_the_wait(
     storage.make_dirs("d")
     kdc.ticket("krake", ticket, "-l", "1s")
     with pytest.raises(StorageAccessError, match=rf"(?i)cannot be looked at: .*expired.*{TO_DO}"):
-        until("the ticket has ended", lambda: storage.stat("d") is None)
+        wait_until("the ticket has ended", lambda: storage.stat("d") is None, LIMIT_S)
     assert len(waits) > 5
 
 

@@ -27,7 +27,7 @@ from crawl_lib.rounds import start_iteration
 from crawl_lib.states import Outcome
 from crawl_lib.stores import open_stores
 from tests.cli.conftest import Krake
-from tests.e2e.crawl import make_config, run_crawl, run_iteration, write_config
+from tests.e2e.crawl import make_config, run_crawl, run_iteration, settle, write_config
 from tests.forked import run_forked
 from tests.serving import Answering, running
 from tests.worker.children import run_stage
@@ -99,11 +99,6 @@ def list_failed(config: Config, **options: Any) -> RetryReport:
 
 def lists(config: Config) -> list[str]:
     return open_stores(config).crawl.inbox.lists()
-
-
-def settle(config: Config) -> None:
-    for node in config.servers:
-        stages.settle_node(open_stores(config), node=node)
 
 
 def assert_clean(config: Config) -> None:
@@ -366,8 +361,7 @@ def test_a_lost_node_s_part_of_a_list_goes_to_the_others(sites: Sites, tmp_path:
     shutil.rmtree(Path(three.queue.local_dir) / lost)
     with pytest.raises(ConfigError, match=f"has lists for {lost}, which is not in servers"):
         start_iteration(open_stores(rest), run_id="x", iteration=1)
-    for node in rest.servers:
-        stages.settle_node(open_stores(rest), node=node)
+    settle(rest)
     assert retire_lost(open_stores(rest), node=lost)["handed_over"] > 0
     sites.heal()
     for number in (1, 2):

@@ -34,7 +34,7 @@ from tests.duplicates.web import FOLDER, Web, leave, make_sites, make_table, mak
 from tests.engine.threads import use_threads
 from tests.export.crawls import Capture, CrawlMaker, key
 from tests.forked import run_forked
-from tests.stores import stores_on
+from tests.stores import rows_of, stores_on
 
 A, B, C, D = (f"http://{name}.example/" for name in "abcd")
 TEN = "one two three four five six seven eight nine ten"
@@ -44,11 +44,6 @@ def stores_of(config: Config, order: str = "fifo", **options: Any) -> Stores:
     config = replace(config, frontier=replace(config.frontier, order=order))
     config = replace(config, duplicates=replace(config.duplicates, **options))
     return stores_on(open_storage(config), config)
-
-
-def rows_of(stores: Stores, version: Version) -> list[dict[str, Any]]:
-    root = Path(stores.config.dfs_primary)
-    return [row for path in version.paths for row in pq.read_table(root / path).to_pylist()]
 
 
 def groups_of(stores: Stores) -> list[list[str]]:

@@ -78,12 +78,12 @@ def cut(path: Path, rng: Random) -> None:
 
 
 def character(path: Path, rng: Random) -> None:
-    """Put a letter or digit in place of another: the file has the same form."""
-    data = bytearray(path.read_bytes())
-    places = [match.start() for match in re.finditer(rb"[0-9A-Za-z]", data)]
-    at = rng.choice(places)
-    data[at] = rng.choice([one for one in b"2345678bcdxyz" if one != data[at]])
-    path.write_bytes(data)
+    """Put a digit in place of a digit, or a letter in place of a letter: the file has the same form."""
+    data = path.read_bytes()
+    found = rng.choice(list(re.finditer(rb"[1-9]|[a-z]", data)))
+    kind = b"123456789" if found[0].isdigit() else b"abcdefghijklmnopqrstuvwxyz"
+    another = bytes([rng.choice(kind.replace(found[0], b""))])
+    path.write_bytes(data[: found.start()] + another + data[found.end() :])
 
 
 def byte(path: Path, rng: Random) -> None:
