@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from socketserver import BaseServer
 from types import MappingProxyType
@@ -20,9 +21,10 @@ class Answering(BaseHTTPRequestHandler):
     def answer(
         self, status: int, body: bytes = b"", headers: Mapping[str, str | None] = NO_HEADERS
     ) -> None:
-        """Send an answer with its length. A header without a value is left out."""
+        """Send an answer with its length, but for 304. A header without a value is left out."""
         self.send_response(status)
-        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+        length = None if status == HTTPStatus.NOT_MODIFIED else str(len(body))
+        for name, value in {**headers, "Content-Length": length}.items():
             if value is not None:
                 self.send_header(name, value)
         self.end_headers()
