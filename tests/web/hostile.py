@@ -240,7 +240,7 @@ HABITS: dict[str, Habit] = {
     "endless-interim": say_on(b"", b"HTTP/1.1 103 Early Hints\r\nLink: </x.css>\r\n\r\n" * 100),
     "flaky": _flaky,
     "folded": say(
-        b"HTTP/1.1 200 OK\r\nX-Long: one\r\n two\r\nContent-Length: 11\r\n\r\n" + OK_BODY,
+        b"HTTP/1.1 200 OK\r\nX-Long: one\r\n  two\r\nContent-Length: 11\r\n\r\n" + OK_BODY,
         keeps=True,
     ),
     "garbage": say(b"\x00\xff\x15\x03\x01SSH-2.0-nonsense\r\n\r\n"),
