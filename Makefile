@@ -106,7 +106,7 @@ cluster-crawl: setup
 # N times, and tasks and all of a running Airflow. REALTIME=N, CLUSTER=N: instead, a real-time service with one fetcher, or
 # with three fetchers and two schedulers.
 torture: setup
-	$(if $(CLUSTER),$(BIN)/python -m tests.torture.cluster $(CLUSTER) $(if $(SEED),--seed $(SEED)) --report docs/reliability.md,$(if $(REALTIME),$(BIN)/python -m tests.torture.live $(REALTIME) $(if $(SEED),--seed $(SEED)) --report docs/reliability.md,$(if $(AIRFLOW),KILLS=$(AIRFLOW) $(BIN)/python -m pytest tests/torture/airflow_kills.py -v,$(BIN)/python -m tests.torture$(if $(OPERATORS),.operators $(OPERATORS), $(or $(N),200)) $(if $(SEED),--seed $(SEED)) $(if $(OPERATORS),,$(if $(POWER),--power) $(if $(REQUISITES),--requisites) $(if $(DFS),--dfs "$(DFS)",$(if $(REQUISITES),,--report docs/reliability.md))))))
+	$(if $(CLUSTER),$(BIN)/python -m tests.torture.cluster $(CLUSTER) $(if $(SEED),--seed $(SEED)) --report docs/torture.md,$(if $(REALTIME),$(BIN)/python -m tests.torture.live $(REALTIME) $(if $(SEED),--seed $(SEED)) --report docs/torture.md,$(if $(AIRFLOW),KILLS=$(AIRFLOW) $(BIN)/python -m pytest tests/torture/airflow_kills.py -v,$(BIN)/python -m tests.torture$(if $(OPERATORS),.operators $(OPERATORS), $(or $(N),200)) $(if $(SEED),--seed $(SEED)) $(if $(OPERATORS),,$(if $(POWER),--power) $(if $(REQUISITES),--requisites) $(if $(DFS),--dfs "$(DFS)",$(if $(REQUISITES),,--report docs/torture.md))))))
 
 # Five processes on two cores, since many tests mostly wait; tests/sharing.py says how they share them. What they
 # write is 4 GB at most, much of it synced: in memory, where there is plenty, they take a fifth less time.

@@ -15,7 +15,6 @@ import tempfile
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from tests.pythons import ROOT
@@ -65,12 +64,7 @@ class Forks:
         )
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._server.communicate()
 
     def start(

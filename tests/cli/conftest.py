@@ -66,6 +66,11 @@ class Krake:
         }
         self.file.write_text(yaml.safe_dump({**mapping, **sections}))
 
+    def change(self, **sections: Any) -> None:
+        """Replace sections of the config."""
+        given = yaml.safe_load(self.file.read_text())
+        self.file.write_text(yaml.safe_dump({**given, **sections}))
+
     def __call__(self, *words: str) -> Done:
         return self._run(["--config", str(self.file), *words])
 

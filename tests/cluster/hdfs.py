@@ -17,7 +17,6 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -25,6 +24,7 @@ from xml.sax.saxutils import escape
 
 import requests
 
+from tests.cluster.processes import wait_until
 from tests.ports import free_port
 
 HERE = Path(__file__).resolve().parent
@@ -96,14 +96,6 @@ def archive(main: str) -> Path:
     Java passes over one that another Java made.
     """
     return TARGET / ("datanode.jsa" if main == DATANODE else "namenode.jsa")
-
-
-def wait_for(what: str, ready: Callable[[], bool], limit_s: float = START_LIMIT_S) -> None:
-    """Ask until the answer is yes."""
-    end = time.monotonic() + limit_s
-    while not ready():
-        assert time.monotonic() < end, f"{what}: not after {limit_s} s"
-        time.sleep(0.1)
 
 
 def us() -> str:
@@ -235,7 +227,7 @@ class Hdfs:
                 preexec_fn=die_with_parent,  # noqa: PLW1509 - one call, no lock
             )
         if name != "dn":
-            wait_for(f"{name} listens", lambda: self._listens(name))
+            wait_until(f"{name} listens", lambda: self._listens(name), START_LIMIT_S)
 
     def kill(self, name: str) -> None:
         """SIGKILL."""
@@ -255,7 +247,11 @@ class Hdfs:
 
     def wait_ready(self) -> None:
         """Until a namenode is active, out of safe mode, and knows a live datanode."""
-        wait_for("HDFS is ready", lambda: any(self._has_datanode(name) for name in self.names))
+        wait_until(
+            "HDFS is ready",
+            lambda: any(self._has_datanode(name) for name in self.names),
+            START_LIMIT_S,
+        )
 
     def _listens(self, name: str) -> bool:
         code = self.running[name].poll()
@@ -308,7 +304,11 @@ class Hdfs:
     def make_active(self, name: str, *options: str) -> None:
         """A namenode that listens may still be starting: it says so then, and is asked again."""
         asked = (name, ADMIN, "-transitionToActive", *options, name)
-        wait_for(f"{name} is active", lambda: self.tool(*asked, answer=b"Y\n").returncode == 0)
+        wait_until(
+            f"{name} is active",
+            lambda: self.tool(*asked, answer=b"Y\n").returncode == 0,
+            START_LIMIT_S,
+        )
 
     def _command(self, name: str, main: str) -> list[str]:
         options = [

@@ -114,12 +114,12 @@ def _send(process: psutil.Process, number: signal.Signals) -> None:
         return
 
 
-def wait_until(what: str, ready: Callable[[], bool], limit_s: float) -> None:
+def wait_until(what: str, ready: Callable[[], bool], limit_s: float, pause_s: float = 0.1) -> None:
     """Ask until the answer is yes. Raises AssertionError naming what did not come."""
     until_s = time.monotonic() + limit_s
     while not ready():
         assert time.monotonic() < until_s, f"{what}: not within {limit_s:.0f} s"
-        time.sleep(0.1)
+        time.sleep(pause_s)
 
 
 def is_free(port: int, address: str = "127.0.0.1") -> bool:

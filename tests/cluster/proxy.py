@@ -7,9 +7,11 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from threading import Event, Thread
 from urllib.parse import parse_qs, urlsplit
+
+from tests.serving import Answering
 
 
 class LossyProxy:
@@ -44,8 +46,8 @@ class LossyProxy:
         self._server.server_close()
 
 
-def _handler(proxy: LossyProxy, netloc: str) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+def _handler(proxy: LossyProxy, netloc: str) -> type[Answering]:
+    class Handler(Answering):
         def relay(self) -> None:
             [operation] = parse_qs(urlsplit(self.path).query)["op"]
             proxy.seen.append(operation)
@@ -62,18 +64,10 @@ def _handler(proxy: LossyProxy, netloc: str) -> type[BaseHTTPRequestHandler]:
             if operation in proxy.lose:
                 proxy.lose.remove(operation)
                 return
-            self.send_response(answer.status)
-            for name in ("Location", "Content-Type"):
-                if name in answer.headers:
-                    self.send_header(name, answer.headers[name])
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+            told = {name: answer.headers[name] for name in ("Location", "Content-Type")}
+            self.answer(answer.status, data, told)
 
-        do_GET = do_PUT = do_DELETE = relay  # noqa: N815 - the names that http.server wants
-
-        def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002
-            pass
+        do_GET = do_PUT = do_DELETE = relay
 
     return Handler
 

@@ -14,9 +14,9 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import HTTPServer
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 
 import pytest
 from krake_airflow.settings import PROJECT
@@ -33,6 +33,7 @@ from crawl_lib.storage.session import Negotiate
 from crawl_lib.storage.webhdfs import Datanodes, WebHdfs
 from demo import Serving
 from tests.cluster.kerberos import Authority, Kdc, SecureHdfs, SecureHttpFs, why_not
+from tests.cluster.processes import wait_until
 from tests.cluster.spark import (
     all_stages,
     assert_same_bytes,
@@ -47,6 +48,7 @@ from tests.contracts.storage import StorageContract
 from tests.dags.crawls import ITERATIONS, WEB, small_config
 from tests.e2e.crawl import Result, make_config, write_config
 from tests.export.crawls import CrawlMaker
+from tests.serving import Answering, running
 
 COOKIE_S = 2
 RUN_LIMIT_S = 1200
@@ -122,13 +124,6 @@ def exchanges(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return shown
 
 
-def until(what: str, ready: Callable[[], bool]) -> None:
-    """Ask again and again, until the answer is yes."""
-    end = time.monotonic() + LIMIT_S
-    while not ready():
-        assert time.monotonic() < end, f"{what}: not after {LIMIT_S} s"
-
-
 class TestSecuredHdfs(StorageContract):
     @pytest.fixture
     def storage(self, ticket, address, config):
@@ -174,7 +169,7 @@ def test_a_ticket_is_shown_once_and_again_when_the_cookie_has_run_out(
         asked += 1
         return storage.stat("") is not None and len(exchanges) >= 3
 
-    until("two cookies have run out", asks)
+    wait_until("two cookies have run out", asks, LIMIT_S, pause_s=0.0)
     assert asked > 3 * len(exchanges)  # most requests needed no ticket
 
 
@@ -418,7 +413,11 @@ def test_a_ticket_that_ends_in_the_middle_is_waited_for(secured, kdc, ticket, ad
     storage = storage_that_waits(address, config, renew)
     storage.make_dirs("d")
     kdc.ticket("krake", ticket, "-l", "1s")
-    until("the ticket has ended", lambda: storage.stat("d") is not None and bool(renewed))
+    wait_until(
+        "the ticket has ended",
+        lambda: storage.stat("d") is not None and bool(renewed),
+        LIMIT_S,
+    )
     assert len(renewed) == 1
     storage.write_bytes("d/f", b"1")
     assert storage.read_bytes("d/f") == b"1"
@@ -432,7 +431,7 @@ def test_a_ticket_that_has_ended_is_a_clear_error_after_the_wait(
     storage.make_dirs("d")
     kdc.ticket("krake", ticket, "-l", "1s")
     with pytest.raises(StorageAccessError, match=rf"(?i)cannot be looked at: .*expired.*{TO_DO}"):
-        until("the ticket has ended", lambda: storage.stat("d") is None)
+        wait_until("the ticket has ended", lambda: storage.stat("d") is None, LIMIT_S)
     assert len(waits) > 5
 
 
@@ -541,38 +540,23 @@ def test_a_fail_over_between_two_requests(jars, kdc, cache, tmp_path):
         assert storage._hdfs.token() is token
 
 
-class _Impostor(BaseHTTPRequestHandler):
+class _Impostor(Answering):
     """A server that asks for a ticket and cannot read it."""
 
     def do_GET(self) -> None:
-        if self.headers["Authorization"] is None:
-            self.send_response(401)
-            self.send_header("WWW-Authenticate", "Negotiate")
-        else:
-            self.send_response(200)
         body = b'{"FileStatus":{"type":"DIRECTORY","length":0,"pathSuffix":""}}'
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002
-        pass
+        if self.headers["Authorization"] is None:
+            self.answer(401, body, {"WWW-Authenticate": "Negotiate"})
+        else:
+            self.answer(200, body)
 
 
 def test_a_server_that_cannot_prove_itself_is_not_believed(ticket):
     """By plain HTTP nothing else says who it is."""
-    with HTTPServer(("127.0.0.1", 0), _Impostor) as server:
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            with pytest.raises(
-                StorageAccessError,
-                match=rf"127.0.0.1:{server.server_port}: Kerberos for HTTP@127.0.0.1",
-            ):
-                HdfsStorage.open(
-                    f"http://127.0.0.1:{server.server_port}",
-                    DfsConfig(security="kerberos", wait_s=0.0),
-                )
-        finally:
-            server.shutdown()
-            thread.join()
+    with running(HTTPServer(("127.0.0.1", 0), _Impostor)) as server:
+        told = rf"127.0.0.1:{server.server_port}: Kerberos for HTTP@127.0.0.1"
+        with pytest.raises(StorageAccessError, match=told):
+            HdfsStorage.open(
+                f"http://127.0.0.1:{server.server_port}",
+                DfsConfig(security="kerberos", wait_s=0.0),
+            )

@@ -6,10 +6,9 @@ import base64
 import mimetypes
 import re
 import shutil
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from crawl_lib.curate import merge_indexes
 from crawl_lib.stores import open_stores
 from tests.cluster.replayed import made_site
 from tests.e2e.crawl import Result, make_config, run_crawl
+from tests.serving import Answering, running
 from tests.web.pywb import COLLECTION, PYTHON, Pywb
 
 sync_api = pytest.importorskip(
@@ -56,28 +56,14 @@ Answer = Callable[[str], tuple[str, bytes] | None]
 def served(answer: Answer) -> Iterator[str]:
     """Serve a site on loopback; gives its root."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Answering):
         def do_GET(self) -> None:
             found = answer(self.path)
-            self.send_response(200 if found else 404)
             kind, body = found or ("text/plain", b"")
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.answer(200 if found else 404, body, {"Content-Type": kind})
 
-        def log_message(self, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
+    with running(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
         yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def from_docs(path: str) -> tuple[str, bytes] | None:

@@ -13,7 +13,6 @@ import signal
 import subprocess
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from crawl_lib.errors import StorageError
@@ -83,12 +82,7 @@ class VersityGw(S3Server):
         wait_until("versitygw answers", self._has_bucket, START_LIMIT_S)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()
 
     def stop(self) -> None:

@@ -12,13 +12,13 @@ import pytest
 
 from crawl_lib.config import Config
 from crawl_lib.crawldb import newest_version, rebuild, update
-from crawl_lib.engine import duck
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.storage import open_storage
 from crawl_lib.stores import Stores
 from crawl_lib.versions import write_version, writing
 from tests.crawldb.crawls import Crawl, Visit
 from tests.crawldb.test_update import DAY, NOW, A, B, C, T
+from tests.engine.threads import use_threads
 from tests.stores import stores_on
 
 updating = sys.modules["crawl_lib.crawldb.update"]
@@ -56,18 +56,8 @@ def test_one_thread_and_two_and_shares_of_the_keys_give_the_same_bytes(
     monkeypatch.setattr(writing, "PART_ROWS", 1000)
     monkeypatch.setattr(updating, "GROUP_ROWS", 500)
     found = []
-    opened = duck.open_duck
     for threads, memory_bytes in ((1, 1 << 30), (2, 1 << 30), (2, 1 << 18)):
-
-        def with_threads(
-            room: Any, threads: int = threads, memory_bytes: int = memory_bytes
-        ) -> Any:
-            engine = opened(room)
-            engine.execute(f"set threads = {threads}")
-            engine._memory_bytes = memory_bytes
-            return engine
-
-        monkeypatch.setattr(duck, "open_duck", with_threads)
+        use_threads(monkeypatch, threads, memory_bytes)
         rebuild(crawl.stores, now=NOW)
         found.append(sums(crawl.stores))
     assert found[0] == found[1] == found[2]

@@ -11,12 +11,12 @@ import pytest
 
 from crawl_lib.config import Config
 from crawl_lib.crawldb import HostStatistics, host_statistics, newest_version, update
-from crawl_lib.engine import duck
 from crawl_lib.stores import open_stores
 from tests.crawldb.crawls import Crawl, Visit
 from tests.crawldb.tables import NOW, at, leave_version, row_of
 from tests.crawldb.test_determinism import grow
 from tests.crawldb.test_generate import config_of, make, with_generate
+from tests.engine.threads import use_threads
 
 A, B = "http://a.example", "http://b.example"
 
@@ -77,15 +77,9 @@ def test_the_same_comes_with_one_thread_and_with_two(
     crawl = Crawl(open_stores(config_of(tmp_path)))
     grow(crawl, 2, pages=2000)
     update(crawl.stores, now=at(NOW))
-    answers, opened = [], duck.open_duck
+    answers = []
     for threads in (1, 2):
-
-        def with_threads(room: Any, threads: int = threads) -> Any:
-            engine = opened(room)
-            engine.execute(f"set threads = {threads}")
-            return engine
-
-        monkeypatch.setattr(duck, "open_duck", with_threads)
+        use_threads(monkeypatch, threads)
         answers.append(found(config_of(tmp_path)))
     assert answers[0] == answers[1]
     assert len(answers[0]) > 5

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from crawl_lib.config import Config, ScheduleRuleConfig
@@ -20,7 +19,7 @@ from crawl_lib.repair import fsck, repair_crawl, sweep
 from crawl_lib.storage import open_storage
 from crawl_lib.stores import Stores
 from crawl_lib.versions import Version, Versions, VersionWork, columns, write_version, writing
-from tests.stores import stores_on
+from tests.stores import rows_of, stores_on
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 
@@ -57,12 +56,6 @@ def write(stores: Stores, number: int, rows: list[dict[str, Any]], size: int = 2
     batches = pa.Table.from_pylist(rows, CRAWLDB_SCHEMA).to_batches(size) if rows else []
     facts = {"parent": None, "now": 1, "segments": {}, "seeds": []}
     return write_version(Versions(stores, CRAWLDB), number, batches, facts)
-
-
-def rows_of(stores: Stores, version: Version) -> list[dict[str, Any]]:
-    """All rows, in order."""
-    root = Path(stores.config.dfs_primary)
-    return [one for path in version.paths for one in pq.read_table(root / path).to_pylist()]
 
 
 def test_before_the_first_there_is_none(stores: Stores) -> None:

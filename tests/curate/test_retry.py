@@ -6,11 +6,10 @@ import dataclasses
 import json
 import os
 import shutil
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +27,15 @@ from crawl_lib.rounds import start_iteration
 from crawl_lib.states import Outcome
 from crawl_lib.stores import open_stores
 from tests.cli.conftest import Krake
-from tests.e2e.crawl import make_config, run_crawl, run_iteration, write_config
+from tests.e2e.crawl import make_config, run_crawl, run_iteration, settle, write_config
 from tests.forked import run_forked
+from tests.serving import Answering, running
 from tests.worker.children import run_stage
 
 LEAVES = ("1", "2", "3")
 
 
-class Site(BaseHTTPRequestHandler):
+class Site(Answering):
     """A page that links to three others, which are refused while the host is ill."""
 
     def do_GET(self) -> None:
@@ -45,14 +45,8 @@ class Site(BaseHTTPRequestHandler):
         body = (
             b"" if is_leaf else b"".join(b'<a href="/%s">x</a>' % leaf.encode() for leaf in LEAVES)
         )
-        self.send_response(403 if is_leaf and server.is_ill else 200)
-        self.send_header("Content-Type", "text/html")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *args: object) -> None:
-        pass
+        status = 403 if is_leaf and server.is_ill else 200
+        self.answer(status, body, {"Content-Type": "text/html"})
 
 
 class Sites:
@@ -65,12 +59,7 @@ class Sites:
             server: Any = ThreadingHTTPServer((f"127.0.0.{number}", 0), Site)
             server.asked, server.is_ill = self.asked, True
             server.host = f"127.0.0.{number}:{server.server_address[1]}"
-            thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-            thread.start()
-            stack.callback(server.server_close)
-            stack.callback(thread.join)
-            stack.callback(server.shutdown)
-            self.servers.append(server)
+            self.servers.append(stack.enter_context(running(server)))
         self.seeds = [f"http://{server.host}/" for server in self.servers]
         self.leaves = {f"{seed}{leaf}" for seed in self.seeds for leaf in LEAVES}
 
@@ -110,11 +99,6 @@ def list_failed(config: Config, **options: Any) -> RetryReport:
 
 def lists(config: Config) -> list[str]:
     return open_stores(config).crawl.inbox.lists()
-
-
-def settle(config: Config) -> None:
-    for node in config.servers:
-        stages.settle_node(open_stores(config), node=node)
 
 
 def assert_clean(config: Config) -> None:
@@ -377,8 +361,7 @@ def test_a_lost_node_s_part_of_a_list_goes_to_the_others(sites: Sites, tmp_path:
     shutil.rmtree(Path(three.queue.local_dir) / lost)
     with pytest.raises(ConfigError, match=f"has lists for {lost}, which is not in servers"):
         start_iteration(open_stores(rest), run_id="x", iteration=1)
-    for node in rest.servers:
-        stages.settle_node(open_stores(rest), node=node)
+    settle(rest)
     assert retire_lost(open_stores(rest), node=lost).handed_over > 0
     sites.heal()
     for number in (1, 2):

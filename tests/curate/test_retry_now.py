@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from crawl_lib.stores import open_stores
 from tests.cli.conftest import Krake
 from tests.e2e.crawl import Result, make_config, run_iteration, write_config
 from tests.forked import run_forked
+from tests.serving import Answering, running
 from tests.worker.children import run_stage
 
 NODE = "node-0"
@@ -46,13 +46,13 @@ class Server(ThreadingHTTPServer):
     asked: Counter[str]
 
     def __init__(self, number: int) -> None:
-        super().__init__((f"127.0.0.{number}", 0), Answering)
+        super().__init__((f"127.0.0.{number}", 0), _Answers)
         self.asked = Counter()
         self.host = f"127.0.0.{number}"
         self.url = f"http://{self.host}:{self.server_address[1]}/"
 
 
-class Answering(BaseHTTPRequestHandler):
+class _Answers(Answering):
     server: Server
 
     def do_GET(self) -> None:
@@ -60,28 +60,16 @@ class Answering(BaseHTTPRequestHandler):
         server.asked[self.path] += 1
         fails = server.is_robots_ill if self.path == "/robots.txt" else server.status != 200
         status = server.status if fails else 404 if self.path == "/robots.txt" else 200
-        self.send_response(status)
-        if fails and server.retry_after is not None:
-            self.send_header("Retry-After", str(server.retry_after))
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *args: object) -> None:
-        pass
+        asks = fails and server.retry_after is not None
+        self.answer(status, headers={"Retry-After": str(server.retry_after) if asks else None})
 
 
 @contextmanager
 def serving(number: int, status: int = 503, **settings: Any) -> Iterator[Server]:
-    with Server(number) as server:
+    with running(Server(number)) as server:
         server.status = status
         vars(server).update(settings)
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+        yield server
 
 
 class Crawl:

@@ -12,7 +12,6 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import psutil
@@ -206,12 +205,7 @@ class Ui(Api):
         self.sign_in(said["user"], said["password"])
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop(signal.SIGTERM)
 
     def stop(self, number: signal.Signals) -> list[psutil.Process]:

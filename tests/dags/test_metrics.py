@@ -8,7 +8,6 @@ import re
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -38,6 +37,7 @@ from demo import Serving
 from tests.dags.crawls import WEB, small_config
 from tests.dags.test_operators import context, run
 from tests.push.fake import fake_opensearch
+from tests.serving import Answering, running
 
 PREFIX = "airflow"
 RESULTS: dict[str, dict[str, Any]] = {
@@ -233,7 +233,7 @@ for stage, result in json.loads(sys.argv[1]).items():
 """
 
 
-class Collector(http.server.BaseHTTPRequestHandler):
+class Collector(Answering):
     """As much of an OpenTelemetry collector as there has to be."""
 
     names: ClassVar[set[str]]
@@ -244,12 +244,7 @@ class Collector(http.server.BaseHTTPRequestHandler):
         request.ParseFromString(self.rfile.read(int(self.headers["Content-Length"])))
         for scope in (scope for one in request.resource_metrics for scope in one.scope_metrics):
             self.names.update(metric.name for metric in scope.metrics)
-        self.send_response(200)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Nothing."""
+        self.answer(200)
 
 
 def test_a_collector_receives_each_metric_by_opentelemetry(tmp_path: Path) -> None:
@@ -258,8 +253,7 @@ def test_a_collector_receives_each_metric_by_opentelemetry(tmp_path: Path) -> No
     class Handler(Collector):
         names: ClassVar[set[str]] = set()
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with running(http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
         environment = {
             "PATH": "/usr/bin:/bin",
             "HOME": str(tmp_path),
@@ -271,7 +265,6 @@ def test_a_collector_receives_each_metric_by_opentelemetry(tmp_path: Path) -> No
         }
         command = [sys.executable, "-c", SENDING, json.dumps(RESULTS)]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
-        server.shutdown()
     assert done.returncode == 0, done.stderr
     names = {name for stage in METRICS for name in expected(stage)}
     names |= {f"{PREFIX}.{DURATION.format(stage=stage)}" for stage in METRICS}

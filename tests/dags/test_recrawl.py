@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import AbstractContextManager, contextmanager
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from tests.dags.test_parsing import (
     write,
 )
 from tests.e2e.crawl import Result
+from tests.serving import Answering, running
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +135,7 @@ def test_it_is_scheduled_retried_and_limited_as_the_others(recrawl: dict[str, An
 PAGES = ("/", "/changes", "/same", "/gone")
 
 
-class _Page(BaseHTTPRequestHandler):
+class _Page(Answering):
     """A page that changes, one that does not, and one that is gone when it is asked for again; `/` links to them."""
 
     def do_GET(self) -> None:
@@ -146,14 +147,7 @@ class _Page(BaseHTTPRequestHandler):
         links = b"".join(b'<a href="%s">x</a>' % path for path in (b"/changes", b"/same", b"/gone"))
         body = {"/": links, "/changes": b"%d" % time}.get(self.path, b"as ever")
         there = self.path in {"/", "/changes", "/same"} or (self.path == "/gone" and time == 1)
-        self.send_response(200 if there else 404)
-        self.send_header("Content-Type", "text/html")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *args: object) -> None:
-        pass
+        self.answer(200 if there else 404, body, {"Content-Type": "text/html"})
 
 
 class _LastPage(_Page):
@@ -166,19 +160,11 @@ class _LastPage(_Page):
         super().do_GET()
 
 
-@contextmanager
-def served(page: type[_Page], address: str) -> Iterator[Any]:
+def served(page: type[_Page], address: str) -> AbstractContextManager[Any]:
     server: Any = ThreadingHTTPServer((address, 0), page)
     server.asked, server.all_asked = Counter[str](), threading.Event()
     server.url = f"http://{address}:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    return running(server)
 
 
 @contextmanager

@@ -22,7 +22,6 @@ from crawl_lib.duplicates import DUPLICATES, find_near
 from crawl_lib.duplicates.near import Groups
 from crawl_lib.duplicates.vectors import BANDS, Pair, Vector, bands_of
 from crawl_lib.durable import KILL_VARIABLE
-from crawl_lib.engine import duck
 from crawl_lib.errors import DamagedFileError, InputError
 from crawl_lib.repair import sweep
 from crawl_lib.storage import open_storage
@@ -32,9 +31,10 @@ from crawl_lib.versions import Version, Versions
 from tests.crawldb.test_update import DAY, NOW
 from tests.duplicates.brute import brute_force
 from tests.duplicates.web import FOLDER, Web, leave, make_sites, make_table, make_web
+from tests.engine.threads import use_threads
 from tests.export.crawls import Capture, CrawlMaker, key
 from tests.forked import run_forked
-from tests.stores import stores_on
+from tests.stores import rows_of, stores_on
 
 A, B, C, D = (f"http://{name}.example/" for name in "abcd")
 TEN = "one two three four five six seven eight nine ten"
@@ -44,11 +44,6 @@ def stores_of(config: Config, order: str = "fifo", **options: Any) -> Stores:
     config = replace(config, frontier=replace(config.frontier, order=order))
     config = replace(config, duplicates=replace(config.duplicates, **options))
     return stores_on(open_storage(config), config)
-
-
-def rows_of(stores: Stores, version: Version) -> list[dict[str, Any]]:
-    root = Path(stores.config.dfs_primary)
-    return [row for path in version.paths for row in pq.read_table(root / path).to_pylist()]
 
 
 def groups_of(stores: Stores) -> list[list[str]]:
@@ -292,15 +287,9 @@ def sums(version: Version) -> list[str]:
 def test_one_thread_and_two_give_the_same_bytes_and_a_second_call_finds_them(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stores, found, opened = few(config), [], duck.open_duck
+    stores, found = few(config), []
     for threads in (1, 2, 2):
-
-        def with_threads(room: Any, threads: int = threads) -> Any:
-            engine = opened(room)
-            engine.execute(f"set threads = {threads}")
-            return engine
-
-        monkeypatch.setattr(duck, "open_duck", with_threads)
+        use_threads(monkeypatch, threads)
         version = find_near(stores, now=NOW)
         assert find_near(stores, now=NOW) == version
         found.append(sums(version))

@@ -169,6 +169,11 @@ class Result:
         return sorted(self.crawl_dir.glob("[0-9]*/[!.]*/*.warc.gz"))
 
 
+def settle(config: Config) -> list[dict[str, Any]]:
+    """Settle each node; returns what each says."""
+    return [stages.settle_node(open_stores(config), node=node) for node in config.servers]
+
+
 def run_crawl(
     config: Config,
     seeds: str | Sequence[str],
@@ -204,8 +209,7 @@ def run_crawl(
             break
     else:
         assert iterations is not None, f"the crawl did not end in {MOST_ITERATIONS} iterations"
-    for node in config.servers:
-        stages.settle_node(open_stores(config), node=node)
+    settle(config)
     if process:
         stages.maintain_keys(open_stores(config))
         result.export = stages.export_pages(open_stores(config), run_id=run_id)["export"]

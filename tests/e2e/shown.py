@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import AbstractContextManager
+from http.server import ThreadingHTTPServer
 from typing import Any
+
+from tests.serving import Answering, running
 
 HTML, CSS, PNG = "text/html", "text/css", "image/png"
 HOME = (
@@ -35,7 +35,7 @@ HOPS = {
 }
 
 
-class _Answer(BaseHTTPRequestHandler):
+class _Answer(Answering):
     def do_GET(self) -> None:
         server: Any = self.server
         server.asked.append(self.path)
@@ -43,27 +43,13 @@ class _Answer(BaseHTTPRequestHandler):
         status = (
             200 if self.path in PAGES.keys() | IMAGES else 302 if self.path == "/moved" else 404
         )
-        self.send_response(status)
-        if status == 302:
-            self.send_header("Location", "/moved-to")
-        self.send_header("Content-Type", kind)
-        self.end_headers()
-        self.wfile.write(body.replace(b"PORT", b"%d" % server.server_address[1]))
-
-    def log_message(self, *args: object) -> None:
-        pass
+        moved = "/moved-to" if status == 302 else None
+        body = body.replace(b"PORT", b"%d" % server.server_address[1])
+        self.answer(status, body, {"Location": moved, "Content-Type": kind})
 
 
-@contextmanager
-def running_pages() -> Iterator[Any]:
+def running_pages() -> AbstractContextManager[Any]:
     """Run the site; its attribute `asked` has the path of each request."""
     server: Any = ThreadingHTTPServer(("127.0.0.1", 0), _Answer)
     server.asked = []
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    return running(server)

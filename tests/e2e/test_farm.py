@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from hashlib import md5
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
 
@@ -14,12 +13,13 @@ import pytest
 
 from crawl_lib.urls import host_of
 from tests.e2e.crawl import make_config, run_crawl
+from tests.serving import Answering, running
 
 PAGES, NEW_HOSTS, MOST = 63, 30, 1000
 GOOD = "http://www.good.example/0"
 
 
-class Web(BaseHTTPRequestHandler):
+class Web(Answering):
     """A proxy for a web of two sites: a farm whose pages differ in their words, and a tree of pages."""
 
     protocol_version = "HTTP/1.1"
@@ -34,11 +34,7 @@ class Web(BaseHTTPRequestHandler):
             if links is None
             else "".join(f"<p>{link}</p><a href='{link}'>go</a>" for link in links).encode()
         )
-        self.send_response(404 if links is None else 200)
-        self.send_header("Content-Type", "text/html")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        self.answer(404 if links is None else 200, body, {"Content-Type": "text/html"})
 
     def _links(self, host: str, path: str) -> list[str] | None:
         if path == "robots.txt":
@@ -52,9 +48,6 @@ class Web(BaseHTTPRequestHandler):
             for number in range(NEW_HOSTS)
         ]
 
-    def log_message(self, *_: object) -> None:
-        pass
-
 
 class Server(ThreadingHTTPServer):
     """One with room for the connections of a whole batch."""
@@ -66,12 +59,8 @@ class Server(ThreadingHTTPServer):
 @pytest.fixture
 def proxy() -> Iterator[str]:
     Web.requests.clear()
-    with Server(("127.0.0.1", 0), Web) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with running(Server(("127.0.0.1", 0), Web)) as server:
         yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
 
 
 @pytest.mark.parametrize("order", ["fifo", "crawldb"])

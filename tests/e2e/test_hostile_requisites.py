@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from crawl_lib.urls import budget_domain_of
 from tests.e2e.crawl import Result, check_counts, make_config, write_config
 from tests.e2e.hostile import MOST_BYTES, Memory
 from tests.pythons import python_of
+from tests.serving import Answering, running
 from tests.web.names import NameServer, Said
 
 NAMED = 100_000
@@ -97,19 +97,14 @@ class Web:
         return "image/png", b"\x89PNG\r\n\x1a\n"
 
 
-class _Answer(BaseHTTPRequestHandler):
+class _Answer(Answering):
     def do_GET(self) -> None:
         server: Any = self.server
         host, _, port = self.headers["Host"].partition(":")
         server.web.asked[f"{host}{self.path}"] += 1
         kind, body = server.web.body(host, self.path)
-        self.send_response(404 if self.path == "/robots.txt" else 200)
-        self.send_header("Content-Type", kind)
-        self.end_headers()
-        self.wfile.write(body.replace(b"PORT", port.encode()))
-
-    def log_message(self, *args: object) -> None:
-        pass
+        status = 404 if self.path == "/robots.txt" else 200
+        self.answer(status, body.replace(b"PORT", port.encode()), {"Content-Type": kind})
 
 
 @contextmanager
@@ -117,14 +112,8 @@ def served(web: Web) -> Iterator[int]:
     """Serve a web; gives the port."""
     server: Any = ThreadingHTTPServer(("127.0.0.1", 0), _Answer)
     server.web = web
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
+    with running(server):
         yield server.server_address[1]
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def config_for(directory: Path, shape: Shape) -> Config:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from crawl_lib.parse import parse_html
 from crawl_lib.worker.reading import IN_PLACE_BYTES
 from tests.e2e.crawl import Result, make_config, run_crawl
 from tests.parse.metadata_pages import PAGES
+from tests.serving import Answering, running
 
 COLUMNS = ["image_url", "author", "published", "modified", "language"]
 LARGE = (
@@ -24,19 +24,11 @@ LARGE = (
 ) + b"<p>text" * (IN_PLACE_BYTES // 7 + 1)
 
 
-class _Answers(BaseHTTPRequestHandler):
+class _Answers(Answering):
     def do_GET(self) -> None:
         charset, body = answer_of(self.path)
-        self.send_response(404 if self.path == "/robots.txt" else 200)
-        self.send_header(
-            "Content-Type", f"text/html; charset={charset}" if charset else "text/html"
-        )
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *arguments: Any) -> None:
-        pass
+        kind = f"text/html; charset={charset}" if charset else "text/html"
+        self.answer(404 if self.path == "/robots.txt" else 200, body, {"Content-Type": kind})
 
 
 def answer_of(path: str) -> tuple[str | None, bytes]:
@@ -48,13 +40,8 @@ def answer_of(path: str) -> tuple[str | None, bytes]:
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Answers)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with running(ThreadingHTTPServer(("127.0.0.1", 0), _Answers)) as server:
+        yield f"http://127.0.0.1:{server.server_port}"
 
 
 def crawled(folder: Path, site: str, paths: list[str], **parse: bool) -> Result:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import random
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from hashlib import sha1
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from demo import Serving, SynthWeb
 from tests.e2e.crawl import Result, make_config, run_crawl
 from tests.e2e.shown import HOPS, running_pages
 from tests.e2e.visits import config_for, full_captures, rows_of, running_site, visit
+from tests.serving import Answering, running
 from tests.test_readme import ROOT, fences
 from tests.web.pywb import PYTHON, Pywb
 
@@ -64,7 +64,7 @@ ODD = (
 )
 
 
-class OddPages(BaseHTTPRequestHandler):
+class OddPages(Answering):
     """A page for every path, which says what was asked for; `/redirect?PATH` leads to PATH, `/missing` is none."""
 
     protocol_version = "HTTP/1.1"
@@ -73,16 +73,7 @@ class OddPages(BaseHTTPRequestHandler):
         redirect = self.path.partition("/redirect?")[2]
         status = 301 if redirect else 404 if self.path in {"/robots.txt", "/missing"} else 200
         body = f"<p>{self.headers['Host']} {self.path.replace('&', '&amp;')}</p>".encode()
-        self.send_response(status)
-        if redirect:
-            self.send_header("Location", redirect)
-        self.send_header("Content-Type", "text/html")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - its name there
-        """Nothing."""
+        self.answer(status, body, {"Location": redirect or None, "Content-Type": "text/html"})
 
 
 class OddServer(ThreadingHTTPServer):
@@ -91,20 +82,17 @@ class OddServer(ThreadingHTTPServer):
     def __init__(self, address: str) -> None:
         self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
         super().__init__((address, 0), OddPages)
-        threading.Thread(target=self.serve_forever, daemon=True).start()
 
 
 @pytest.fixture(scope="module")
 def odd_urls() -> Iterator[list[str]]:
     """All by an IPv4 address, some by an IPv6 address, some by name."""
-    with OddServer("127.0.0.1") as four, OddServer("::1") as six:
+    with running(OddServer("127.0.0.1")) as four, running(OddServer("::1")) as six:
         yield [
             *(f"http://127.0.0.1:{four.server_port}{path}" for path in ODD),
             *(f"http://[::1]:{six.server_port}{path}" for path in ODD[::3]),
             *(f"http://localhost:{four.server_port}{path}" for path in ODD[1::3]),
         ]
-        four.shutdown()
-        six.shutdown()
 
 
 @pytest.fixture(scope="module")

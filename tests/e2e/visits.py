@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import gzip
 import itertools
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import open_stores
 from crawl_lib.urlfiles import HANDED_ON, encode_line
 from tests.e2e.crawl import make_config, run_iteration
+from tests.serving import Answering, running
 
 DATE = "Sun, 22 Nov 2026 08:00:00 GMT"
 PATHS = ("/", "/both", "/etag", "/date", "/same", "/zipped", "/new", "/liar", "/moved", "/gone")
@@ -36,7 +36,7 @@ LATER = {
 LINKED = b"".join(b'<a href="%s">x</a>' % path.encode() for path in PATHS)
 
 
-class _Page(BaseHTTPRequestHandler):
+class _Page(Answering):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
@@ -54,19 +54,6 @@ class _Page(BaseHTTPRequestHandler):
         self.answer(
             status, body, {"ETag": etag, "Last-Modified": date, "Content-Type": "text/html", **more}
         )
-
-    def answer(self, status: int, body: bytes, headers: dict[str, str | None]) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            if value:
-                self.send_header(name, value)
-        if status != 304:
-            self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *args: object) -> None:
-        pass
 
 
 class Site:
@@ -90,14 +77,8 @@ class Site:
 def running_site() -> Iterator[Site]:
     server: Any = ThreadingHTTPServer(("127.0.0.1", 0), _Page)
     server.asked, server.later, server.numbers = [], ROBOTS, itertools.count()
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
+    with running(server):
         yield Site(server)
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def config_for(directory: Path, order: str = "fifo") -> Config:

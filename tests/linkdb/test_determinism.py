@@ -6,19 +6,18 @@ import random
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from crawl_lib import durable
 from crawl_lib.config import Config
-from crawl_lib.engine import duck
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.linkdb import LINKDB, OUTLINKS, update_linkdb
 from crawl_lib.storage import open_storage
 from crawl_lib.versions import Family, Versions, writing
 from tests.crawldb.crawls import Crawl, Visit
 from tests.crawldb.test_update import DAY, NOW, T
+from tests.engine.threads import use_threads
 from tests.linkdb.tables import A, B, C, inlinks
 from tests.stores import stores_on
 
@@ -65,16 +64,9 @@ def test_threads_and_groups_of_segments_change_no_byte(
     monkeypatch.setattr(writing, "PART_ROWS", 1000)
     monkeypatch.setattr("crawl_lib.linkdb.links.GROUP_ROWS", 500)
     grow(crawl)
-    opened = duck.open_duck
     found = []
     for threads in (1, 2):
-
-        def with_threads(room: Any, threads: int = threads) -> Any:
-            engine = opened(room)
-            engine.execute(f"set threads = {threads}")
-            return engine
-
-        monkeypatch.setattr(duck, "open_duck", with_threads)
+        use_threads(monkeypatch, threads)
         forget(crawl)
         update_linkdb(crawl.stores, now=NOW)
         found.append(sums(crawl))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from contextlib import AbstractContextManager
+from http.server import HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +21,7 @@ from crawl_lib.repair import fsck
 from crawl_lib.stores import open_stores
 from tests.e2e.crawl import Result, make_config, run_iteration, write_config
 from tests.frontier.helpers import held
+from tests.serving import Answering, running
 
 NODE, BUSY, FINE = "node-0", "127.0.0.1", "127.0.0.2"
 ASKED_S = 7200
@@ -34,31 +33,19 @@ class Server(HTTPServer):
     asked = 0
 
 
-class Answering(BaseHTTPRequestHandler):
+class _Answers(Answering):
     server: Server
 
     def do_GET(self) -> None:
         self.server.asked += 1
-        self.send_response(503 if self.server.is_busy else 200)
-        if self.server.is_busy:
-            self.send_header("Retry-After", str(ASKED_S))
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *args: object) -> None:
-        pass
+        is_busy = self.server.is_busy
+        self.answer(
+            503 if is_busy else 200, headers={"Retry-After": str(ASKED_S) if is_busy else None}
+        )
 
 
-@contextmanager
-def serving(address: str) -> Iterator[Server]:
-    with Server((address, 0), Answering) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+def serving(address: str) -> AbstractContextManager[Server]:
+    return running(Server((address, 0), _Answers))
 
 
 def inject(config: Config, server: Server, count: int) -> None:

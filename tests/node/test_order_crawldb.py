@@ -29,7 +29,7 @@ from crawl_lib.states import Outcome
 from crawl_lib.stores import open_stores
 from crawl_lib.urlfiles import HANDED_ON, encode_line
 from tests.curate.test_retry import LEAVES, Sites
-from tests.e2e.crawl import Result, make_config, run_iteration
+from tests.e2e.crawl import Result, make_config, run_iteration, settle
 from tests.worker.children import run_stage
 
 
@@ -49,10 +49,6 @@ def leave(config: Config, name: str, urls: Sequence[str], **fields: Any) -> None
     """Leave a list as `generate` does."""
     lines = [encode_line(QueuedUrl(url, list_name=name, **fields), HANDED_ON) for url in urls]
     hand_over(open_stores(config).crawl, name, lines, Division.of(config), facts={}, scope=None)
-
-
-def settle(config: Config) -> list[dict[str, Any]]:
-    return [stages.settle_node(open_stores(config), node=node) for node in config.servers]
 
 
 def inject(config: Config, seeds: Sequence[str], run_id: str = "run") -> None:

@@ -7,11 +7,9 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -33,33 +31,21 @@ from crawl_lib.stores import open_stores
 from crawl_lib.urls import key_of
 from tests.e2e.crawl import Result, make_config, run_iteration, write_config
 from tests.forked import run_forked
+from tests.serving import Answering, running
 
 NODE = "node-0"
 
 
-class Answering(BaseHTTPRequestHandler):
+class _Answers(Answering):
     status = 200
 
     def do_GET(self) -> None:
-        self.send_response(self.status)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *args: object) -> None:
-        pass
+        self.answer(self.status)
 
 
-@contextmanager
-def answering(port: int, status: int = 200) -> Iterator[None]:
-    server = HTTPServer(("127.0.0.1", port), type("WithStatus", (Answering,), {"status": status}))
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+def answering(port: int, status: int = 200) -> AbstractContextManager[HTTPServer]:
+    handler = type("WithStatus", (_Answers,), {"status": status})
+    return running(HTTPServer(("127.0.0.1", port), handler))
 
 
 class Down:

@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
+
+from tests.serving import Answering, running
 
 Answer = tuple[int, dict[str, Any]]
 Fault = Callable[["Request"], Answer | bytes | None]
@@ -195,7 +197,7 @@ def fake_opensearch() -> Iterator[FakeOpenSearch]:
     """A server on a free port of this machine."""
     fake = FakeOpenSearch()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Answering):
         protocol_version = "HTTP/1.1"
         wbufsize = 1 << 16  # an answer is one packet: two would wait for each other
 
@@ -207,26 +209,12 @@ def fake_opensearch() -> Iterator[FakeOpenSearch]:
                 self.close_connection = True
                 return
             status, answer = found
-            data = json.dumps(answer).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+            self.answer(status, json.dumps(answer).encode(), {"Content-Type": "application/json"})
 
-        do_GET = do_POST = do_PUT = do_DELETE = _do  # noqa: N815 - names of http.server
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
+        do_GET = do_POST = do_PUT = do_DELETE = _do
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     fake.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with running(server):
         yield fake
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

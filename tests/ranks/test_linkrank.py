@@ -17,7 +17,6 @@ from crawl_lib import parquet
 from crawl_lib.config import Config, LinkRankConfig
 from crawl_lib.crawldb import update
 from crawl_lib.duplicates import mark_duplicates
-from crawl_lib.engine import duck
 from crawl_lib.errors import InputError, KrakeError
 from crawl_lib.linkdb import OUTLINKS, OUTLINKS_SCHEMA, update_outlinks
 from crawl_lib.ranks import LINKRANK, arcs, update_linkrank
@@ -26,6 +25,7 @@ from crawl_lib.urls import domain_of, host_of
 from crawl_lib.versions import Versions, writing
 from tests.crawldb.crawls import Crawl, Visit
 from tests.crawldb.test_update import DAY, NOW, T
+from tests.engine.threads import use_threads
 from tests.linkdb.docs import SITES, visits
 from tests.linkdb.tables import A, B, C, leave_links, rows_of
 from tests.linkdb.test_determinism import grow, sums
@@ -289,15 +289,9 @@ def test_threads_and_groups_of_segments_change_no_byte(
     crawl = opened(config)
     grow(crawl)
     away = crawl.root / "away"
-    engine, found = duck.open_duck, []
+    found = []
     for threads, late in ((1, None), (2, None), (2, crawl.root / str(T + DAY))):
-
-        def with_threads(room: Any, threads: int = threads) -> Any:
-            made = engine(room)
-            made.execute(f"set threads = {threads}")
-            return made
-
-        monkeypatch.setattr(duck, "open_duck", with_threads)
+        use_threads(monkeypatch, threads)
         for name in ("outlinks", "linkrank"):
             shutil.rmtree(crawl.root / name, ignore_errors=True)
         if late:

@@ -8,8 +8,9 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from random import Random
 
 import pyarrow.parquet as pq
 import pytest
@@ -26,8 +27,6 @@ from tests.scopes import scope_of, shared_scopes
 
 REPAIR = ("fsck", "--repair")
 FIND_AGAIN = (REPAIR, ("settle",))
-SEALED = "dfs/crawl/1*/.node-a-*/*.warc.gz"
-SEEDS_SCOPE = "dfs/crawl/seeds/*/scope"
 EXPORT = (
     ("export", "--label", "e"),
     ("graph", "link", "--export", "e"),
@@ -57,16 +56,60 @@ def write(name: str, data: bytes) -> Callable[[Path], object]:
     return lambda directory: (queue(directory) / name).write_bytes(data)
 
 
-def cut(name: str, count: int = 7) -> Callable[[Path], object]:
-    def damage(directory: Path) -> None:
-        path = queue(directory) / name
-        path.write_bytes(path.read_bytes()[:-count])
-
-    return damage
+Harm = Callable[[Path, Random], object]
+"""Damages one file. What is random follows from the name of the damage."""
 
 
-def remove(name: str) -> Callable[[Path], object]:
-    return lambda directory: (queue(directory) / name).unlink()
+def gone(path: Path, rng: Random) -> None:
+    path.unlink()
+
+
+def nonsense(path: Path, rng: Random) -> None:
+    path.write_bytes(rng.choice((b"{", b"no line\n", b"\xff\xfe//\n")) * rng.randint(1, 100))
+
+
+def empty(path: Path, rng: Random) -> None:
+    path.write_bytes(b"")
+
+
+def cut(path: Path, rng: Random) -> None:
+    """Cut off the last bytes, less than a line."""
+    path.write_bytes(path.read_bytes()[: -rng.randint(2, 5)])
+
+
+def character(path: Path, rng: Random) -> None:
+    """Put a digit in place of a digit, or a letter in place of a letter: the file has the same form."""
+    data = path.read_bytes()
+    found = rng.choice(list(re.finditer(rb"[1-9]|[a-z]", data)))
+    kind = b"123456789" if found[0].isdigit() else b"abcdefghijklmnopqrstuvwxyz"
+    another = bytes([rng.choice(kind.replace(found[0], b""))])
+    path.write_bytes(data[: found.start()] + another + data[found.end() :])
+
+
+def byte(path: Path, rng: Random) -> None:
+    data = bytearray(path.read_bytes())
+    data[rng.randrange(len(data))] ^= rng.randint(1, 255)
+    path.write_bytes(data)
+
+
+def each(
+    name: str,
+    file: str,
+    pattern: str,
+    *harms: Harm,
+    repair: Sequence[tuple[str, ...]] = (REPAIR,),
+    fast: bool = True,
+) -> dict[str, Damage]:
+    """Give the damages of a kind of file, which are found as `name`; the newest file of `pattern`."""
+
+    def damage(harm: Harm) -> Damage:
+        def do(directory: Path) -> None:
+            path = max(directory.glob(pattern), default=directory / pattern)
+            harm(path, Random(f"{file}: {harm.__name__}"))
+
+        return Damage(name, do, repair, fast=fast)
+
+    return {f"{file}: {harm.__name__}": damage(harm) for harm in harms}
 
 
 def flip(pattern: str, at: float = 0.5) -> Callable[[Path], object]:
@@ -77,16 +120,6 @@ def flip(pattern: str, at: float = 0.5) -> Callable[[Path], object]:
         data = bytearray(path.read_bytes())
         data[int(len(data) * at)] ^= 0xFF
         path.write_bytes(data)
-
-    return damage
-
-
-def delete(pattern: str) -> Callable[[Path], object]:
-    def damage(directory: Path) -> None:
-        paths = list(directory.glob(pattern))
-        assert paths
-        for path in paths:
-            path.unlink()
 
     return damage
 
@@ -104,15 +137,23 @@ def both(statement: str) -> Callable[[Path], object]:
     return lambda directory: [sql(server, statement)(directory) for server in (0, 1)]
 
 
+def last_data_file(directory: Path) -> Path:
+    names = [path.name for path in queue(directory).iterdir() if path.name.isdecimal()]
+    return queue(directory) / max(names, key=int)
+
+
 def data_file_loses_lines(directory: Path) -> None:
     """The second half of the last data file is gone, and so are those URLs: only segments have them."""
-    path = max(
-        (path for path in queue(directory).iterdir() if path.name.isdecimal()),
-        key=lambda path: int(path.name),
-    )
+    path = last_data_file(directory)
     lines = path.read_bytes().splitlines(keepends=True)
     assert len(lines) > 1
     path.write_bytes(b"".join(lines[: len(lines) // 2]))
+
+
+def last_line_is_cut(directory: Path) -> None:
+    """The last data file ends within a URL, with as many lines as before."""
+    path = last_data_file(directory)
+    path.write_bytes(path.read_bytes()[:-7])
 
 
 def retry_says(directory: Path, pattern: bytes, instead: bytes) -> None:
@@ -130,15 +171,6 @@ def header_says(directory: Path, **fields: object) -> None:
     path = queue(directory) / "take"
     head, _, lines = path.read_bytes().partition(b"\n")
     path.write_bytes(sealed_json({**unsealed(head), **fields}) + lines)
-
-
-def last_line_is_cut(directory: Path) -> None:
-    """The last data file ends within a URL, with as many lines as before."""
-    path = max(
-        (path for path in queue(directory).iterdir() if path.name.isdecimal()),
-        key=lambda path: int(path.name),
-    )
-    path.write_bytes(path.read_bytes()[:-7])
 
 
 def record_is_off(name: str) -> Callable[[Path], object]:
@@ -185,14 +217,95 @@ def other_inode(directory: Path) -> None:
     (queue(directory) / "move").write_bytes(sealed_json(value))
 
 
-def closed_part(directory: Path) -> None:
-    [note] = (queue(directory) / "spool").glob("*.positions")
-    note.write_bytes(note.read_bytes()[:-3])
+Q = "queue/node-a"
+SPOOL, BUILT, HOST_COUNTS = f"{Q}/spool", f"{Q}/spool/segment", f"{Q}/hostcounts.sqlite"
+SEALED = "dfs/crawl/1*/.node-a-*/*.warc.gz"
+MARK, ITERATION = "dfs/crawl/settled/node-a/*", "dfs/crawl/1*/iteration.json"
+SEEDS_SCOPE = "dfs/crawl/seeds/*/scope"
+SEEDS_LINES, SEEDS_MANIFEST = "dfs/crawl/seeds/*/outlinks", "dfs/crawl/seeds/*/manifest.json"
+E, ARCS = "dfs/export/e", "arcs-in.parquet"
+NEW_SEEDS = (("inject", "SEEDS", "--run-id", "one"),)
+RETIRE = (("rm", f"{Q}/retire"),)
+NEW_MARK = (("rm", MARK), ("settle",))
 
 
-DAMAGES = {
-    "no state": Damage("state_damaged", remove("state")),
-    "state is no state": Damage("state_damaged", write("state", b"one\n")),
+def anew(*names: str) -> tuple[tuple[str, ...], ...]:
+    """Files of the export are deleted, and made again."""
+    return (*(("rm", f"{E}/{name}") for name in names), *EXPORT)
+
+
+OF_FILES = {
+    None: (
+        each("state_damaged", "state", f"{Q}/state", nonsense, gone),
+        each("meta_changed", "meta", f"{Q}/0.meta", cut, gone, fast=False),
+        each("record_damaged", "record", f"{Q}/state.krake", nonsense, character),
+        each("lost_damaged", "lost", f"{Q}/lost", nonsense, repair=FIND_AGAIN),
+        each("retire_damaged", "retire", f"{Q}/retire", nonsense, repair=RETIRE),
+        each("undecided_damaged", "undecided", f"{Q}/undecided", nonsense, repair=FIND_AGAIN),
+        each("handed_on_damaged", "handed on", f"{Q}/handed_on", nonsense, repair=FIND_AGAIN),
+        each("hosts_damaged", "hosts", f"{Q}/hosts/hosts.sqlite", nonsense),
+        each("hosts_damaged", "hosts of an older version", f"{Q}/hosts.sqlite", nonsense),
+        each("hostcounts_damaged", "host counts", f"{Q}/hostcounts.sqlite", nonsense),
+        each("mark_damaged", "mark", MARK, nonsense, character, repair=NEW_MARK),
+        each("index_damaged", "index", "dfs/crawl/1*/index.json", nonsense),
+        each("iteration_damaged", "iteration", ITERATION, nonsense),
+        each("scope_damaged", "scope of seeds", SEEDS_SCOPE, cut, gone),
+        each("started_damaged", "choice of a start", "dfs/crawl/started/*", nonsense),
+        each("seeds_damaged", "manifest of seeds", SEEDS_MANIFEST, nonsense, repair=NEW_SEEDS),
+        each("seeds_damaged", "seeds", SEEDS_LINES, byte, repair=NEW_SEEDS, fast=False),
+        each("seeds_damaged", "seeds", SEEDS_LINES, gone, repair=NEW_SEEDS),
+        each("mapping_damaged", "mapping", f"{E}/urlmapping", cut, repair=anew("urlmapping")),
+        each("export_file_missing", "mapping", f"{E}/urlmapping", gone, repair=EXPORT),
+        each("export_table_damaged", "arcs", f"{E}/{ARCS}", cut, repair=anew(ARCS)),
+        each("inputs_damaged", "inputs", f"{E}/inputs", nonsense, repair=anew("")),
+    ),
+    "start.renamed": (each("iteration_damaged", "iteration, nothing fetched", ITERATION, gone),),
+    "take.written": (
+        each("take_damaged", "take", f"{Q}/take", nonsense, character, cut),
+        each("iteration_damaged", "iteration, a take is open", ITERATION, gone),
+    ),
+    "take.leftover": (
+        each("leftover_damaged", "leftover", f"{Q}/leftover", nonsense, character),
+        each("spool_damaged", "positions of a part", f"{SPOOL}/*.positions", cut),
+        each("spool_damaged", "rows of a part", f"{SPOOL}/*.links.arrow", byte, fast=False),
+    ),
+    "seal.freed": (
+        each("sealed_damaged", "sealed file", SEALED, gone, cut),
+        each("sealed_damaged", "sealed file", SEALED, byte, fast=False),
+        each("sealed_damaged", "seal", f"{SPOOL}/*.sealed.json", nonsense),
+        each("spool_damaged", "outlinks of a part", f"{SPOOL}/*.outlinks.0*", byte, fast=False),
+        each("spool_damaged", "scope of a take", f"{SPOOL}/scope", nonsense, empty, character),
+    ),
+    "segment.build.manifest": (
+        each("spool_damaged", "pages of a built segment", f"{BUILT}/pages.parquet", cut),
+        each("spool_damaged", "manifest of a built segment", f"{BUILT}/manifest.json", nonsense),
+    ),
+    "segment.publish.uploaded": (
+        each("spool_damaged", "outlinks of a built segment", f"{BUILT}/outlinks", byte, fast=False),
+    ),
+    "segment.publish.renamed": (
+        each("take_damaged", "take, its segment stands", f"{Q}/take", nonsense),
+        each("leftover_damaged", "leftover, the segment stands", f"{Q}/leftover", gone),
+    ),
+    "intake.chunk.journalled": (each("intake_missing", "journal", f"{Q}/intake", gone),),
+    "intake.chunk.inserted": (
+        each("intake_damaged", "journal", f"{Q}/intake", nonsense, character),
+        each("intake_short", "new URLs", f"{Q}/new", cut, repair=FIND_AGAIN),
+    ),
+    "queue.move.written": (
+        each("move_damaged", "move", f"{Q}/move", nonsense, character),
+        each("hostcounts_damaged", "host counts, a move is open", HOST_COUNTS, nonsense),
+    ),
+    "queue.move.step": (each("move_damaged", "move half done", f"{Q}/move", nonsense),),
+}
+"""By the step at which the crawl was killed (None: settled), what random damage any file may get."""
+RANDOM = {
+    name: replace(damage, kill_at=kill_at)
+    for kill_at, kinds in OF_FILES.items()
+    for damages in kinds
+    for name, damage in damages.items()
+}
+DAMAGES = RANDOM | {
     "state says more": Damage("state_differs", state_says_more),
     "state says that more is done": Damage("state_damaged", write("state", b"999\n1\n")),
     "a data file is missing": Damage(
@@ -201,15 +314,14 @@ DAMAGES = {
     "a data file lost lines": Damage("state_differs", data_file_loses_lines, FIND_AGAIN),
     "a data file is cut within its last line": Damage("line_cut", last_line_is_cut, FIND_AGAIN),
     "a data file is cut within its last line, and state is gone": Damage(
-        "state_damaged", lambda d: (last_line_is_cut(d), remove("state")(d)), FIND_AGAIN
-    ),
-    "handed_on is cut": Damage(
-        "handed_on_damaged", write("handed_on", b"http://a.example/\t\t0\t0\th\t"), FIND_AGAIN
+        "state_damaged", lambda d: (last_line_is_cut(d), (queue(d) / "state").unlink()), FIND_AGAIN
     ),
     "a data file has another byte": Damage(
         "data_changed", flip("queue/node-a/0"), FIND_AGAIN, fast=False
     ),
-    "the last line of meta is cut": Damage("meta_changed", cut("0.meta", 4), fast=False),
+    "handed_on is cut": Damage(
+        "handed_on_damaged", write("handed_on", b"http://a.example/\t\t0\t0\th\t"), FIND_AGAIN
+    ),
     "meta lost a line": Damage("meta_differs", write("0.meta", b"\t0\t0\t\n")),
     "meta says another depth": Damage(
         "meta_changed", lambda d: _replace(queue(d) / "0.meta", b"\t1\t0", b"\t7\t0"), fast=False
@@ -220,12 +332,6 @@ DAMAGES = {
     "meta says that a failure was tried more often": Damage(
         "meta_changed", lambda d: retry_says(d, rb"\t1\t(\d{10})$", rb"\t9\t\1"), fast=False
     ),
-    "meta is gone": Damage("meta_changed", remove("0.meta"), fast=False),
-    "the record cannot be read": Damage("record_damaged", write("state.krake", b"{")),
-    "the record has another byte": Damage(
-        "record_damaged",
-        lambda d: _replace(queue(d) / "state.krake", b'"complete": ["', b'"complete": ["1'),
-    ),
     "the record is off by some bytes": Damage(
         "record_damaged", record_is_off("offset"), fast=False
     ),
@@ -233,69 +339,17 @@ DAMAGES = {
         "record_damaged", record_is_off("meta_offset"), fast=False
     ),
     "scope_added is cut": Damage("scope_added_damaged", write("scope_added", b"127.0.0.1\nexam")),
-    "the note of lost URLs is none": Damage("lost_damaged", write("lost", b"some"), FIND_AGAIN),
-    "a decision to retire is none": Damage(
-        "retire_damaged", write("retire", b"{"), (("rm", "queue/node-a/retire"),)
-    ),
-    "undecided cannot be read": Damage(
-        "undecided_damaged", write("undecided", b"no line\n"), FIND_AGAIN
-    ),
-    "handed_on cannot be read": Damage(
-        "handed_on_damaged", write("handed_on", b"no line\n"), FIND_AGAIN
-    ),
     "host counts that are something else": Damage(
         "hostcounts_damaged",
         lambda d: (queue(d) / "hostcounts.sqlite").write_bytes(
             (queue(d) / "hosts" / "hosts.sqlite").read_bytes()
         ),
     ),
-    "host counts": Damage("hostcounts_damaged", write("hostcounts.sqlite", b"no data base" * 100)),
-    "host counts that an open move is to add to": Damage(
-        "hostcounts_damaged",
-        write("hostcounts.sqlite", b"no data base" * 100),
-        kill_at="queue.move.written",
-    ),
-    "a journal that is none": Damage(
-        "intake_damaged", write("intake", b"{"), kill_at="intake.chunk.inserted"
-    ),
-    "a journal has another byte": Damage(
-        "intake_damaged",
-        lambda d: _replace(queue(d) / "intake", b'"at": ', b'"at": 1'),
-        kill_at="intake.chunk.inserted",
-    ),
-    "a journal that is gone": Damage(
-        "intake_missing", remove("intake"), kill_at="intake.chunk.journalled"
-    ),
-    "a journal with too short a file": Damage(
-        "intake_short",
-        cut("new"),
-        FIND_AGAIN,
-        kill_at="intake.chunk.inserted",
-    ),
-    "a move that is none": Damage(
-        "move_damaged", write("move", b"{"), kill_at="queue.move.written"
-    ),
-    "a move has another byte": Damage(
-        "move_damaged",
-        lambda d: _replace(queue(d) / "move", b'"state": "', b'"state": "1'),
-        kill_at="queue.move.written",
-    ),
-    "a move half done that is none": Damage(
-        "move_damaged", write("move", b"{"), kill_at="queue.move.step"
-    ),
     "a move of other files": Damage("move_impossible", other_inode, kill_at="queue.move.written"),
-    "a take that is none": Damage(
-        "take_damaged", write("take", b"nothing\n"), kill_at="take.written"
-    ),
-    "a take has another byte": Damage(
-        "take_damaged",
-        lambda d: _replace(queue(d) / "take", b"\nhttp://", b"\nhttq://"),
-        kill_at="take.written",
-    ),
     "a take has the URL of another page": Damage(
         "take_damaged", lambda d: another_url(queue(d) / "take"), kill_at="take.written"
     ),
-    "a take whose head has another byte": Damage(
+    "a take of another run": Damage(
         "take_damaged",
         lambda d: _replace(queue(d) / "take", b'"run_id": "one"', b'"run_id": "onf"'),
         kill_at="take.written",
@@ -306,74 +360,8 @@ DAMAGES = {
     "a take that says it looked at fewer lines": Damage(
         "take_damaged", lambda d: header_says(d, looked_at=1), kill_at="take.written"
     ),
-    "a take that is cut": Damage("take_damaged", cut("take", 40), kill_at="take.written"),
-    "a take that is none, its segment stands": Damage(
-        "take_damaged", write("take", b"nothing\n"), kill_at="segment.publish.renamed"
-    ),
-    "a leftover that is none": Damage(
-        "leftover_damaged", write("leftover", b"{"), kill_at="take.leftover"
-    ),
-    "a leftover has another byte": Damage(
-        "leftover_damaged",
-        lambda d: _replace(queue(d) / "leftover", b"[]", b"[ "),
-        kill_at="take.leftover",
-    ),
-    "a leftover that is gone, the segment stands": Damage(
-        "leftover_damaged", remove("leftover"), kill_at="segment.publish.renamed"
-    ),
-    "a sealed file is gone from the store": Damage(
-        "sealed_damaged", delete(SEALED), kill_at="seal.freed"
-    ),
-    "a sealed file is cut": Damage(
-        "sealed_damaged", lambda d: _cut_file(_first(d, SEALED)), kill_at="seal.freed"
-    ),
-    "a sealed file has another byte": Damage(
-        "sealed_damaged", flip(SEALED), fast=False, kill_at="seal.freed"
-    ),
-    "a seal that is none": Damage(
-        "sealed_damaged",
-        lambda d: _first(d, "queue/node-a/spool/*.sealed.json").write_bytes(b"{"),
-        kill_at="seal.freed",
-    ),
-    "a spool with a damaged part": Damage("spool_damaged", closed_part, kill_at="take.leftover"),
-    "rows of a closed part have another byte": Damage(
-        "spool_damaged",
-        flip("queue/node-a/spool/*.links.arrow"),
-        fast=False,
-        kill_at="take.leftover",
-    ),
-    "outlinks of a sealed part have another byte": Damage(
-        "spool_damaged",
-        flip("queue/node-a/spool/*.outlinks.00000"),
-        fast=False,
-        kill_at="seal.freed",
-    ),
-    "a built segment has another byte": Damage(
-        "spool_damaged",
-        flip("queue/node-a/spool/segment/outlinks"),
-        fast=False,
-        kill_at="segment.publish.uploaded",
-    ),
-    "a built segment is cut": Damage(
-        "spool_damaged",
-        lambda d: _cut_file(queue(d) / "spool/segment/pages.parquet"),
-        kill_at="segment.build.manifest",
-    ),
-    "the manifest of a built segment is none": Damage(
-        "spool_damaged",
-        write("spool/segment/manifest.json", b"{"),
-        kill_at="segment.build.manifest",
-    ),
-    "the scope of a take is empty": Damage(
-        "spool_damaged", write("spool/scope", b""), kill_at="seal.freed"
-    ),
-    "the scope of a take has another bit": Damage(
-        "spool_damaged",
-        lambda d: _replace(queue(d) / "spool/scope", b"127.", b"126."),
-        kill_at="seal.freed",
-    ),
-    "the scope of a take is none": Damage(
-        "spool_damaged", write("spool/scope", b"\xff\xfe garbage"), kill_at="seal.freed"
+    "a data file lost a line whose segment stands": Damage(
+        "state_differs", next_line_is_lost, FIND_AGAIN, kill_at="segment.publish.renamed"
     ),
     "one key server lost keys": Damage(
         "replica_missing", sql(0, "DELETE FROM kraakekeys WHERE hash < '8'"), fast=False
@@ -390,21 +378,14 @@ DAMAGES = {
     "all key servers have old states": Damage(
         "page_key_behind", both("UPDATE kraakekeys SET keyinfo = 1"), fast=False
     ),
-    "a data file lost a line whose segment stands": Damage(
-        "state_differs", next_line_is_lost, FIND_AGAIN, kill_at="segment.publish.renamed"
+    "no key tables": Damage(
+        "server_failed", lambda d: [path.unlink() for path in d.glob("keys/*")]
     ),
-    "what is known of hosts": Damage(
-        "hosts_damaged", write("hosts/hosts.sqlite", b"no data base" * 100)
-    ),
-    "what is known of hosts, where it was before": Damage(
-        "hosts_damaged", write("hosts.sqlite", b"no data base" * 100)
-    ),
-    "no key tables": Damage("server_failed", delete("keys/*")),
     "a key server is no data base": Damage(
         "server_failed",
         lambda d: (
-            (delete("keys/0.sqlite-*")(d) if list(d.glob("keys/0.sqlite-*")) else None)
-            or (d / "keys" / "0.sqlite").write_bytes(b"nothing" * 1000)
+            [path.unlink() for path in d.glob("keys/0.sqlite-*")],
+            (d / "keys" / "0.sqlite").write_bytes(b"nothing" * 1000),
         ),
     ),
     "the note of a key server is none": Damage(
@@ -418,66 +399,27 @@ DAMAGES = {
         both("UPDATE krakenote SET note = json_remove(json_set(note, '$.place', 7), '$.sha1')"),
         (),
     ),
-    "the mapping is cut": Damage(
-        "mapping_damaged",
-        lambda d: _cut_file(d / "dfs/export/e/urlmapping"),
-        (("rm", "dfs/export/e/urlmapping"), *EXPORT),
-    ),
     "the content has another byte": Damage(
-        "content_damaged",
-        flip("dfs/export/e/content"),
-        (("rm", "dfs/export/e/content"), ("rm", "dfs/export/e/offsets"), *EXPORT),
-        fast=False,
+        "content_damaged", flip(f"{E}/content"), anew("content", "offsets"), fast=False
     ),
     "the offsets have another byte": Damage(
-        "offsets_damaged",
-        flip("dfs/export/e/offsets", 0.99),
-        (("rm", "dfs/export/e/offsets"), ("rm", "dfs/export/e/content"), *EXPORT),
-        fast=False,
+        "offsets_damaged", flip(f"{E}/offsets", 0.99), anew("offsets", "content"), fast=False
     ),
     "the web graph has another byte": Damage(
         "graph_damaged",
-        flip("dfs/export/e/webgraph", 0.999),
-        (("rm", "dfs/export/e/webgraph"), ("rm", "dfs/export/e/webgraph-index"), *EXPORT),
+        flip(f"{E}/webgraph", 0.999),
+        anew("webgraph", "webgraph-index"),
         fast=False,
-    ),
-    "the arcs of an export are cut": Damage(
-        "export_table_damaged",
-        lambda d: _cut_file(d / "dfs/export/e/arcs-in.parquet"),
-        (("rm", "dfs/export/e/arcs-in.parquet"), *EXPORT),
     ),
     "the pages of an export have other bytes": Damage(
         "export_table_damaged",
-        lambda d: _overwrite(d / "dfs/export/e/pages.parquet"),
-        (("rm", "dfs/export/e/pages.parquet"), *EXPORT),
+        lambda d: _overwrite(d / E / "pages.parquet"),
+        anew("pages.parquet"),
         fast=False,
-    ),
-    "a file of an export is gone": Damage(
-        "export_file_missing", delete("dfs/export/e/urlmapping"), EXPORT
-    ),
-    "inputs cannot be read": Damage(
-        "inputs_damaged",
-        lambda d: (d / "dfs/export/e/inputs").write_bytes(b"{"),
-        (("rm", "dfs/export/e"), *EXPORT),
-    ),
-    "a mark that is none": Damage(
-        "mark_damaged",
-        lambda d: _first(d, "dfs/crawl/settled/node-a/*").write_bytes(b"{"),
-        (("rm", "dfs/crawl/settled/node-a/*"), ("settle",)),
-    ),
-    "a mark has another byte": Damage(
-        "mark_damaged",
-        lambda d: _replace(_first(d, "dfs/crawl/settled/node-a/*"), b'"queue": ', b'"queue": 1'),
-        (("rm", "dfs/crawl/settled/node-a/*"), ("settle",)),
-    ),
-    "an index that is none": Damage(
-        "index_damaged", lambda d: _first(d, "dfs/crawl/1*/index.json").write_bytes(b"{")
     ),
     "an index that says something else": Damage(
         "index_differs",
-        lambda d: _edit(
-            _first(d, "dfs/crawl/1*/index.json"), lambda value: value["counts"].update(taken=99)
-        ),
+        lambda d: _edit(_newest(d, "index.json"), lambda value: value["counts"].update(taken=99)),
     ),
     "a scope that lacks a host": Damage(
         "scope_damaged",
@@ -485,21 +427,12 @@ DAMAGES = {
     ),
     "a scope that is none": Damage("scope_damaged", lambda d: _scope(d).write_bytes(b"\xcb\xff\n")),
     "a scope that is gone": Damage("scope_damaged", lambda d: _scope(d).unlink()),
-    "the scope of seeds is cut": Damage(
-        "scope_damaged", lambda d: _cut_file(_first(d, SEEDS_SCOPE))
-    ),
-    "the scope of seeds is gone": Damage(
-        "scope_damaged", lambda d: _first(d, SEEDS_SCOPE).unlink()
-    ),
     "all scopes are cut": Damage(
         "scope_damaged",
         lambda d: [
             path.write_bytes(path.read_bytes()[:5])
-            for path in [*shared_scopes(d / "dfs/crawl"), _first(d, SEEDS_SCOPE)]
+            for path in [*shared_scopes(d / "dfs/crawl"), *d.glob(SEEDS_SCOPE)]
         ],
-    ),
-    "an iteration that is none": Damage(
-        "iteration_damaged", lambda d: _newest(d, "iteration.json").write_bytes(b"{")
     ),
     "an iteration of another run": Damage(
         "iteration_damaged",
@@ -516,23 +449,12 @@ DAMAGES = {
         "iteration_damaged",
         lambda d: [path.write_bytes(b"nothing") for path in d.glob("dfs/crawl/*/iteration.json")],
     ),
-    "an iteration is gone while its take is open": Damage(
-        "iteration_damaged", lambda d: _newest(d, "iteration.json").unlink(), kill_at="take.written"
-    ),
-    "an iteration is gone before anything was fetched": Damage(
-        "iteration_damaged",
-        lambda d: _newest(d, "iteration.json").unlink(),
-        kill_at="start.renamed",
-    ),
     "a note of what was agreed that is none": Damage(
         "agreed_damaged",
         lambda d: _newest(d, "iteration.json").with_name("agreed-1.json").write_bytes(b"\xff{"),
         kill_at="take.written",
     ),
     "the mark of dropped pages is gone": Damage("dropped_unmarked", dropped_without_mark),
-    "a choice of a start that is none": Damage(
-        "started_damaged", lambda d: _first(d, "dfs/crawl/started/*").write_bytes(b"\xff//")
-    ),
     "the decision of a repair that is none": Damage(
         "repair_damaged", lambda d: _newest(d, ".swap-node-a.json").write_bytes(b"{")
     ),
@@ -542,22 +464,6 @@ DAMAGES = {
             _newest(d, ".swap-node-a.json").write_bytes(b"{"),
             _newest(d, "node-a").rename(_newest(d, ".damaged-node-a-1")),
         ),
-    ),
-    "the manifest of seeds is none": Damage(
-        "seeds_damaged",
-        lambda d: _first(d, "dfs/crawl/seeds/*/manifest.json").write_bytes(b"{"),
-        (("inject", "SEEDS", "--run-id", "one"),),
-    ),
-    "seeds with another byte": Damage(
-        "seeds_damaged",
-        flip("dfs/crawl/seeds/*/outlinks"),
-        (("inject", "SEEDS", "--run-id", "one"),),
-        fast=False,
-    ),
-    "the lines of seeds are gone": Damage(
-        "seeds_damaged",
-        lambda d: _first(d, "dfs/crawl/seeds/*/outlinks").unlink(),
-        (("inject", "SEEDS", "--run-id", "one"),),
     ),
     "a forgotten list that is none": Damage(
         "forgotten_damaged",
@@ -581,10 +487,6 @@ def _scope(directory: Path) -> Path:
     return scope_of(_newest(directory, ""))
 
 
-def _first(directory: Path, pattern: str) -> Path:
-    return min(directory.glob(pattern))
-
-
 def _overwrite(path: Path) -> None:
     data = path.read_bytes()
     path.write_bytes(data[:4] + b"\xff" * (len(data) // 8) + data[4 + len(data) // 8 :])
@@ -603,10 +505,6 @@ def another_url(path: Path) -> None:
     end = min(place for place in (data.find(b"\n", at), data.find(b"\t", at)) if place > 0)
     letter = max(place for place in range(at, end) if data[place : place + 1].isalpha())
     path.write_bytes(data[:letter] + data[letter : letter + 1].swapcase() + data[letter + 1 :])
-
-
-def _cut_file(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-5])
 
 
 def _edit(path: Path, change: Callable[[dict], object]) -> None:
@@ -704,7 +602,7 @@ def test_damage_is_named_and_repaired(
 def test_a_spool_whose_segment_stands_may_be_damaged(copy: Callable[..., Krake]) -> None:
     """No one reads it any more: fsck names nothing that its command would leave as it is."""
     krake = copy("segment.publish.renamed")
-    closed_part(krake.directory)
+    DAMAGES["positions of a part: cut"].do(krake.directory)
     assert found(krake) == Counter()
     krake.ok("crawl", "--run-id", "one", "--iterations", "4")
     assert not (queue(krake.directory) / "spool").exists()

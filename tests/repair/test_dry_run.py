@@ -14,7 +14,6 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-import yaml
 
 from crawl_lib.cli.parser import build_parser
 from tests.cli.conftest import Krake
@@ -42,10 +41,6 @@ def newest(krake: Krake) -> Path:
 def segment(krake: Krake) -> Path:
     warcs = krake.directory.glob("dfs/crawl/1*/node-a/*.warc.gz")
     return max(warcs, key=lambda path: path.stat().st_size).parent
-
-
-def configured(krake: Krake, **sections: object) -> None:
-    krake.file.write_text(yaml.safe_dump({**yaml.safe_load(krake.file.read_text()), **sections}))
 
 
 def damaged_segment(krake: Krake) -> list[str]:
@@ -112,7 +107,7 @@ def archive_and_no_keys(krake: Krake) -> list[str]:
 
 def one_more_server(krake: Krake) -> list[str]:
     servers = ["keys/0.sqlite", "keys/1.sqlite", "keys/2.sqlite"]
-    configured(krake, key_storage={"servers": servers, "replication": 2})
+    krake.change(key_storage={"servers": servers, "replication": 2})
     return []
 
 
@@ -122,7 +117,7 @@ def a_dump(krake: Krake) -> list[str]:
 
 
 def node_left(krake: Krake) -> list[str]:
-    configured(krake, servers=["node-b"])
+    krake.change(servers=["node-b"])
     return ["node-a"]
 
 
@@ -133,7 +128,7 @@ def node_lost(krake: Krake) -> list[str]:
 
 def node_came_back(krake: Krake) -> list[str]:
     krake.ok("nodes", "retire", "--yes", *node_lost(krake))
-    configured(krake, servers=["node-a", "node-b"])
+    krake.change(servers=["node-a", "node-b"])
     return ["node-a"]
 
 

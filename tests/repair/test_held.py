@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -130,17 +129,12 @@ def test_a_url_that_became_another_one_is_found_and_comes_back(
     assert (waiting(krake) - whole[1]).total() == 1
 
 
-def with_servers(krake: Krake, *nodes: str) -> None:
-    value = yaml.safe_load(krake.file.read_text())
-    krake.file.write_text(yaml.safe_dump({**value, "servers": list(nodes)}))
-
-
 def test_urls_on_their_way_to_another_node_hold_their_keys_and_need_them(
     copy: Callable[..., Krake],
 ) -> None:
     krake = copy()
     urls = waiting(krake)
-    with_servers(krake, "node-b")
+    krake.change(servers=["node-b"])
     krake.ok("nodes", "retire", "node-a")
     assert found(krake) == {}, "its queue is handed over, and not taken in"
     both("DELETE FROM kraakekeys WHERE keyinfo = 1")(krake.directory)
@@ -158,7 +152,7 @@ def test_urls_on_their_way_to_another_node_hold_their_keys_and_need_them(
 @pytest.mark.parametrize("step", ["retire.decided", "retire.handed_over", "retire.emptied"])
 def test_a_retirement_that_was_killed_is_no_damage(step: str, copy: Callable[..., Krake]) -> None:
     krake = copy()
-    with_servers(krake, "node-b")
+    krake.change(servers=["node-b"])
     assert run_killed(["--config", str(krake.file), "nodes", "retire", "node-a"], step).code == -9
     assert set(found(krake)) == {"node_not_retired"}
     krake.ok("nodes", "retire", "node-a")
@@ -275,13 +269,8 @@ def test_where_not_all_queues_are_in_sight_nothing_is_said_of_keys(
 
 def servers_of(krake: Krake, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KRAKE_KEY_STORAGE_PASSWORD", PASSWORD)
-    value = yaml.safe_load(krake.file.read_text())
-    value["key_storage"] = {
-        "servers": [mariadb.server],
-        "database": mariadb.new_database(),
-        "user": "krake",
-    }
-    krake.file.write_text(yaml.safe_dump(value))
+    place = {"servers": [mariadb.server], "database": mariadb.new_database(), "user": "krake"}
+    krake.change(key_storage=place)
 
 
 def test_two_nodes_are_healthy_while_urls_travel(web: Serving, tmp_path: Path) -> None:

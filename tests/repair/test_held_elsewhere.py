@@ -27,7 +27,7 @@ from crawl_lib.urls import key_of
 from demo import Serving
 from tests.cli.conftest import Krake, run_in_process
 from tests.contracts.mariadb import PASSWORD, MariaDb, mariadb
-from tests.e2e.crawl import run_crawl
+from tests.e2e.crawl import run_crawl, settle
 from tests.frontier.helpers import to_be_adopted
 from tests.repair.killed import run_killed
 
@@ -78,8 +78,7 @@ def two_nodes(web: Serving, tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = load_config(str(krake.file))
     run_crawl(config, web.seeds, 2, run_id="one", process=False)
     stages.inject(open_stores(config), run_id="two", seeds="\n".join(strangers("old")))
-    for node in config.servers:
-        stages.settle_node(open_stores(config), node=node)
+    settle(config)
     return directory
 
 

@@ -54,14 +54,14 @@ def _handed_on(directory: Path) -> None:
 
 
 BY_STEP = {
-    "repair.queue.aside": DAMAGES["a leftover that is none"],
-    "repair.queue.leftover": DAMAGES["a spool with a damaged part"],
+    "repair.queue.aside": DAMAGES["leftover: nonsense"],
+    "repair.queue.leftover": DAMAGES["positions of a part: cut"],
     "queue.lost": DAMAGES["a data file lost lines"],
-    "repair.queue.made": DAMAGES["a built segment is cut"],
-    "repair.queue.reopened": DAMAGES["a spool with a damaged part"],
-    "repair.queue.rescued": DAMAGES["a journal that is none"],
-    "queue.move.written": DAMAGES["a move half done that is none"],
-    "queue.move.step": DAMAGES["a journal that is gone"],
+    "repair.queue.made": DAMAGES["pages of a built segment: cut"],
+    "repair.queue.reopened": DAMAGES["positions of a part: cut"],
+    "repair.queue.rescued": DAMAGES["journal: nonsense"],
+    "queue.move.written": DAMAGES["move half done: nonsense"],
+    "queue.move.step": DAMAGES["journal: gone"],
     "queue.move.state": DAMAGES["state says more"],
     "queue.move.record": Damage("move_damaged", _handed_on),
     "queue.move.done": DAMAGES["a data file is cut within its last line"],
@@ -138,11 +138,11 @@ def test_no_take_is_made_again_that_is_not_the_queue_s(
 
 
 FOLDER_STEPS = {
-    "repair.folder.aside": "an iteration that is none",
+    "repair.folder.aside": "iteration: nonsense",
     "repair.folder.written": "an iteration and its scope are gone",
     "repair.folder.placed": "the decision of a repair that is none",
     "rounds.index.aside": "an index that says something else",
-    "rounds.index.written": "an index that is none",
+    "rounds.index.written": "index: nonsense",
 }
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.curate.compact import compact_segment
@@ -21,9 +20,8 @@ from crawl_lib.repair.segments.known import lost_and_not_queued, requeue_urls
 from crawl_lib.repair.segments.salvage import salvage_segment
 from crawl_lib.repair.segments.swap import finish_swaps
 from crawl_lib.states import KeyState
-from crawl_lib.stores import open_stores
 from crawl_lib.urls import key_of
-from tests.e2e.crawl import Result
+from tests.e2e.crawl import Result, settle
 from tests.forked import run_forked
 from tests.repair.archives import page, pages_archive, write
 from tests.repair.crawled import copy_of, cut, largest, problems, rows, stores_of, zero
@@ -138,10 +136,7 @@ def outcome(tool: str, crawl: Result, name: SegmentRef, home: Path) -> object:
         imported = [key_of(page(number)[0]) for number in range(7)]
         states = list(keys.states(imported).values())
     assert states == [KeyState.CRAWLED if tool == "import" else None] * 7
-    queued = [
-        stages.settle_node(open_stores(crawl.config), node=node)["queue"]
-        for node in crawl.config.servers
-    ]
+    queued = [one["queue"] for one in settle(crawl.config)]
     return found, queued
 
 

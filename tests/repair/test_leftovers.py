@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from crawl_lib.config import Config
 from crawl_lib.crawldir import Starts
@@ -29,11 +28,6 @@ UPLOADED = "segment.publish.uploaded"
 """Killed here, the hidden folder of a take holds some of its files."""
 
 
-def with_servers(krake: Krake, *nodes: str) -> None:
-    value = yaml.safe_load(krake.file.read_text())
-    krake.file.write_text(yaml.safe_dump({**value, "servers": list(nodes)}))
-
-
 def findings(krake: Krake) -> dict[str, dict[str, Any]]:
     return {one["name"]: one for one in krake("fsck", "--fast", "--json").json["findings"]}
 
@@ -47,7 +41,7 @@ def test_a_node_that_left_without_being_retired_is_named_until_it_is(
 ) -> None:
     krake = copy()
     assert "node_not_retired" not in findings(krake)
-    with_servers(krake, "node-b")
+    krake.change(servers=["node-b"])
     found = findings(krake)["node_not_retired"]
     assert found["severity"] == "warning"
     assert "`krake nodes retire node-a`" in found["repair"]
@@ -132,7 +126,7 @@ def test_the_hidden_folder_of_a_lost_node_is_named_once_the_node_is_retired(
     [folder] = hidden(krake)
     krake.ok("sweep")
     assert hidden(krake) == [folder], "its machine may be just out of sight"
-    with_servers(krake, "node-b")
+    krake.change(servers=["node-b"])
     krake.ok("nodes", "retire", "node-a", "--lost", "--yes")
     assert "leftover" in findings(krake)
     krake.ok("sweep")
@@ -277,7 +271,7 @@ def test_the_directory_of_a_node_that_left_is_looked_at_and_repaired(
 ) -> None:
     """Its damage was not found, and `nodes retire` and `fsck --repair` named each other."""
     krake = copy()
-    with_servers(krake, "node-b")
+    krake.change(servers=["node-b"])
     (krake.directory / "queue" / "node-a" / "state").write_text("x\n")
     assert {"state_damaged", "node_not_retired"} <= findings(krake).keys()
     assert "krake fsck --repair" in krake("nodes", "retire", "node-a").error()
@@ -292,7 +286,7 @@ def test_key_tables_are_filled_from_the_queue_of_a_node_that_left(
 ) -> None:
     """They lacked its keys for good, and no task could begin."""
     krake = copy()
-    with_servers(krake, "node-b")
+    krake.change(servers=["node-b"])
     for table in krake.directory.glob("keys/*.sqlite"):
         table.unlink()
     krake("fsck", "--repair")
@@ -306,7 +300,7 @@ def test_damaged_seeds_are_injected_again_for_the_nodes_that_there_are_now(
 ) -> None:
     """Inject read the manifest that it is to replace, to see whether nodes have to be settled first."""
     krake = copy()
-    with_servers(krake, "node-b")
+    krake.change(servers=["node-b"])
     krake.ok("nodes", "retire", "node-a")
     for manifest in krake.directory.glob("dfs/crawl/seeds/*/manifest.json"):
         if '"retired"' not in manifest.read_text():

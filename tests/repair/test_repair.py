@@ -10,7 +10,7 @@ import pytest
 from demo import Serving
 from tests.cli.conftest import Krake, krake
 from tests.repair.killed import run_killed
-from tests.repair.test_damages import REPAIR, cut, delete, found, queue, waiting, whole, write
+from tests.repair.test_damages import DAMAGES, REPAIR, found, waiting, whole, write
 from tests.repair.test_rebuild import rows
 
 __all__ = ["krake", "whole"]
@@ -43,7 +43,7 @@ def test_a_queue_is_not_judged_by_tables_that_lack_pages(
     krake = copy()
     for name in ("state", "state.krake"):
         write(name, b"{")(krake.directory)
-    delete("keys/*")(krake.directory)
+    DAMAGES["no key tables"].do(krake.directory)
     krake.ok(*REPAIR)
     krake.ok("settle")
     assert waiting(krake) == whole[1]
@@ -82,8 +82,7 @@ def test_what_is_repaired_says_first_how_many_urls_are_fetched_again(
     copy: Callable[..., Krake],
 ) -> None:
     krake = copy("take.leftover")
-    [note] = (queue(krake.directory) / "spool").glob("*.positions")
-    cut(f"spool/{note.name}", 3)(krake.directory)
+    DAMAGES["positions of a part: cut"].do(krake.directory)
     lines = krake.ok(*REPAIR).out.splitlines()
     [told] = [number for number, line in enumerate(lines) if "URLs are fetched again" in line]
     assert "at most 5 URLs" in lines[told]

@@ -19,9 +19,7 @@ def change(krake: Krake, servers: list[str], replication: int) -> Path:
     """Other key servers in the config; returns a copy of the config as it was."""
     old = krake.directory / "old.yml"
     shutil.copyfile(krake.file, old)
-    value = yaml.safe_load(krake.file.read_text())
-    value["key_storage"] = {"servers": servers, "replication": replication}
-    krake.file.write_text(yaml.safe_dump(value))
+    krake.change(key_storage={"servers": servers, "replication": replication})
     return old
 
 

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from crawl_lib import stages
 from crawl_lib.crawldir import FolderState, SegmentRef
 from crawl_lib.dfsfiles import write_json_bytes
 from crawl_lib.errors import StoppedError
@@ -27,7 +26,7 @@ from crawl_lib.repair.sweep import sweep
 from crawl_lib.sealed import sealed_json, unsealed
 from crawl_lib.segment import PAGES_SCHEMA, SegmentReader
 from crawl_lib.stores import open_stores
-from tests.e2e.crawl import Result, check_cdxj, check_warcs, run_iteration
+from tests.e2e.crawl import Result, check_cdxj, check_warcs, run_iteration, settle
 from tests.repair.archives import answer
 from tests.repair.crawled import (
     TABLES,
@@ -312,8 +311,7 @@ def test_lost_pages_are_crawled_again_if_asked_for(crawl: Result) -> None:
     for _ in range(2):
         requeue_urls(stores_of(crawl.config), name, read_lost(stores_of(crawl.config), name))
     before = crawl.visited()
-    for node in crawl.config.servers:
-        stages.settle_node(open_stores(crawl.config), node=node)
+    settle(crawl.config)
     run_iteration(crawl.config, "again", 1)
     fetched = crawl.visited() - before
     assert lost <= set(fetched)

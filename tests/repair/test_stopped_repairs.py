@@ -41,9 +41,9 @@ def tree(directory: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("damage", "step"),
     [
-        ("a journal that is none", "repair.queue.rescued"),
+        ("journal: nonsense", "repair.queue.rescued"),
         ("scope_added is cut", "repair.queue.rescued"),
-        ("a spool with a damaged part", "repair.queue.reopened"),
+        ("positions of a part: cut", "repair.queue.reopened"),
     ],
 )
 def test_a_queue_repair(

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -19,6 +17,7 @@ from crawl_lib.config import Config
 from crawl_lib.rounds import elsewhere, status_of
 from crawl_lib.rounds.elsewhere import queues_elsewhere
 from tests.e2e.crawl import make_config, write_config
+from tests.serving import Answering, running
 
 TOKEN = "let me in"
 RUN = "manual__2026-11-27T10:00:00+00:00/a"
@@ -30,7 +29,7 @@ class FakeAirflow(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Answering)
+        super().__init__(("127.0.0.1", 0), _Answers)
         self.tasks: list[dict[str, Any]] = []
         self.values: dict[str, Any] = {}
         self.asked: list[str] = []
@@ -55,7 +54,7 @@ class FakeAirflow(ThreadingHTTPServer):
         self.values[task_id] = value
 
 
-class _Answering(BaseHTTPRequestHandler):
+class _Answers(Answering):
     server: FakeAirflow
 
     def do_GET(self) -> None:
@@ -76,27 +75,12 @@ class _Answering(BaseHTTPRequestHandler):
             value = self.server.values.get(unquote(parts.path.split("/")[8]))
             status = status if value is not None else 404
             body = json.dumps({"key": "progress", "value": value}).encode()
-        self.send_response(status)
-        self.send_header("Location", "http://127.0.0.1:9/")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        pass
-
-
-@contextmanager
-def serving() -> Iterator[FakeAirflow]:
-    with FakeAirflow() as server:
-        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        yield server
-        server.shutdown()
+        self.answer(status, body, {"Location": "http://127.0.0.1:9/"})
 
 
 @pytest.fixture
 def airflow(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeAirflow]:
-    with serving() as server:
+    with running(FakeAirflow()) as server:
         monkeypatch.setenv("KRAKE_AIRFLOW_URL", f"{server.url}/")
         monkeypatch.setenv("KRAKE_AIRFLOW_TOKEN", TOKEN)
         yield server

@@ -23,7 +23,7 @@ from crawl_lib.rounds.commit import commit_iteration, keep_late_scope, needed_se
 from crawl_lib.rounds.start import start_iteration
 from crawl_lib.stores import Stores, open_stores
 from demo import Serving, SynthWeb
-from tests.e2e.crawl import Result, check_counts, make_config, run_iteration
+from tests.e2e.crawl import Result, check_counts, make_config, run_iteration, settle
 from tests.rounds.test_start import lay_segment
 from tests.worker.children import run_stage
 
@@ -61,8 +61,7 @@ def to_the_end(config: Config, first: int) -> Result:
         result.commits.append(run_iteration(config, "r", number))
         if [commit["taken"] for commit in result.commits[-2:]] == [0, 0]:
             break
-    for node in config.servers:
-        stages.settle_node(open_stores(config), node=node)
+    settle(config)
     return result
 
 

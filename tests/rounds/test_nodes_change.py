@@ -23,7 +23,7 @@ from crawl_lib.stores import open_stores
 from crawl_lib.urlfiles import TakenIn
 from crawl_lib.urls import Owners
 from demo import Serving, SynthWeb
-from tests.e2e.crawl import Result, check_counts, make_config, run_iteration
+from tests.e2e.crawl import Result, check_counts, make_config, run_iteration, settle
 from tests.rounds.test_start import dying_after
 from tests.worker.children import run_stage
 
@@ -46,11 +46,6 @@ def begun(
     for number in range(1, rounds + 1):
         run_iteration(config, "r", number)
     return config
-
-
-def settle(config: Config) -> None:
-    for node in config.servers:
-        stages.settle_node(open_stores(config), node=node)
 
 
 def retire(config: Config, node: str, directory: Path | None = None) -> RetireReport:

@@ -11,13 +11,13 @@ import pytest
 
 from crawl_lib.config import Config
 from crawl_lib.crawldb import rebuild, update
-from crawl_lib.engine import duck
 from crawl_lib.storage import open_storage
 from tests.crawldb.crawls import Crawl, Visit
 from tests.crawldb.tables import leave_version, row_of
 from tests.crawldb.test_determinism import grow, sums
 from tests.crawldb.test_generate import config_of, lines_of, make
 from tests.crawldb.test_update import DAY, NOW, A, B, C, T
+from tests.engine.threads import use_threads
 from tests.scoring.simulation import Simulation, Web, as_simulated, rounds
 from tests.stores import stores_on
 
@@ -50,15 +50,9 @@ def test_one_thread_and_two_give_the_same_bytes(
     """Of shares that are added in any order."""
     crawl = crawl_with(config, "opic", "depth")
     grow(crawl, 2, 600)
-    found, opened = [], duck.open_duck
+    found = []
     for threads in (1, 2):
-
-        def with_threads(room: Any, threads: int = threads) -> Any:
-            engine = opened(room)
-            engine.execute(f"set threads = {threads}")
-            return engine
-
-        monkeypatch.setattr(duck, "open_duck", with_threads)
+        use_threads(monkeypatch, threads)
         rebuild(crawl.stores, now=NOW)
         found.append(sums(crawl.stores))
     assert found[0] == found[1]

@@ -9,9 +9,9 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from http.cookiejar import DefaultCookiePolicy
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import HTTPServer
 from threading import Event, Thread, Timer
 
 import pytest
@@ -36,6 +36,7 @@ from crawl_lib.storage.hdfs_files import FileBody, HdfsWriter
 from crawl_lib.storage.problems import FOREIGN, FULL, NONE, PATIENCE, RefusedError, RequestProblem
 from crawl_lib.storage.session import TicketError, open_session
 from crawl_lib.storage.webhdfs import Datanodes, WebHdfs
+from tests.serving import Answering, running
 
 ADDRESS = "http://nn1:9870;http://nn2:9870/data/krake"
 
@@ -201,28 +202,17 @@ def test_a_stop_ends_a_body_that_is_being_sent(tmp_path):
     assert not issubclass(StoppedError, (*FOREIGN, StorageError))
 
 
-class _Plain(BaseHTTPRequestHandler):
+class _Plain(Answering):
     """A server that is no namenode."""
 
     def do_GET(self) -> None:
-        self.send_response(404)
-        self.send_header("Content-Length", "6")
-        self.end_headers()
-        self.wfile.write(b"<html>")
-
-    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002
-        pass
+        self.answer(404, b"<html>")
 
 
 @pytest.fixture
 def plain():
-    server = HTTPServer(("127.0.0.1", 0), _Plain)
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with answering(_Plain) as server:
+        yield server
 
 
 def test_a_server_that_is_no_namenode_is_named(plain):
@@ -358,32 +348,20 @@ def test_the_token_in_a_datanode_s_address_is_never_told(body):
     assert "SECRET" not in "".join(traceback.format_exception(caught.value))
 
 
-@contextmanager
-def answering(handler: type[BaseHTTPRequestHandler]) -> Iterator[HTTPServer]:
+def answering(handler: type[Answering]) -> AbstractContextManager[HTTPServer]:
     """A server of our own."""
-    with HTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    return running(HTTPServer(("127.0.0.1", 0), handler))
 
 
-def answer_of(status: int, body: bytes = b"", **headers: str) -> type[BaseHTTPRequestHandler]:
+def answer_of(status: int, body: bytes = b"", **headers: str) -> type[Answering]:
     """A server that says one thing only."""
 
     class Handler(_Plain):
         def do_GET(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            self.send_response(status)
-            for name, value in {**headers, "Content-Length": str(len(body))}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
+            self.answer(status, body, headers)
 
-        do_PUT = do_GET  # noqa: N815 - its name
+        do_PUT = do_GET
 
     return Handler
 

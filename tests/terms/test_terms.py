@@ -34,11 +34,11 @@ from crawl_lib.terms import (
 )
 from crawl_lib.text import count_words
 from crawl_lib.urls import key_of
-from crawl_lib.versions import Version, Versions, write_version
+from crawl_lib.versions import Versions, write_version
 from tests.crawldb.test_update import NOW
 from tests.duplicates.web import Texts, leave, text_of
 from tests.forked import run_forked
-from tests.stores import stores_on
+from tests.stores import rows_of, stores_on
 
 A, B, C, D = (f"http://{name}.example/" for name in "abcd")
 PAGES = {A: "octopus octopus arms sea", B: "octopus sea sea", C: "sea", D: ""}
@@ -47,11 +47,6 @@ PAGES = {A: "octopus octopus arms sea", B: "octopus sea sea", C: "sea", D: ""}
 @pytest.fixture
 def stores(config: Config) -> Stores:
     return stores_on(open_storage(config), config)
-
-
-def rows_of(stores: Stores, version: Version) -> list[dict[str, Any]]:
-    root = Path(stores.config.dfs_primary)
-    return [row for path in version.paths for row in pq.read_table(root / path).to_pylist()]
 
 
 def by_brute_force(texts: Texts, most: int) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from krake_airflow.settings import PROJECT
 
 from crawl_lib.config import Config
 from demo import RequestLog, Serving
+from tests.cluster.processes import wait_until
 from tests.dags import crawls
 from tests.dags.api import Ui
 from tests.dags.conftest import serving
@@ -176,16 +177,14 @@ class MakeCrawl:
 
     def _wait_for_a_word(self, process: subprocess.Popen[bytes], rng: random.Random) -> None:
         word = rng.choice(list(SAID))
-        wait_until(lambda: process.poll() is not None or word in self.output, END_S)
+        wait_until(
+            f"{word!r} is said",
+            lambda: process.poll() is not None or word in self.output,
+            END_S,
+            pause_s=0.02,
+        )
         with suppress(subprocess.TimeoutExpired):
             process.wait(rng.uniform(0, SAID[word]))
-
-
-def wait_until(true: Callable[[], bool], seconds: float) -> None:
-    until_s = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < until_s
-        time.sleep(0.02)
 
 
 def working(ui: Ui) -> list[psutil.Process]:

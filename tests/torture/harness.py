@@ -9,7 +9,6 @@ import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from tests.forks import Forks
@@ -55,12 +54,7 @@ class Harness:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._stack.close()
 
     def torture(self, *arguments: object) -> tuple[int | None, str]:

@@ -57,7 +57,7 @@ from crawl_lib.versions import Family, Version, Versions, write_version
 from tests.crawldb.crawls import Crawl, Visit
 from tests.crawldb.test_update import DAY, NOW, T
 from tests.duplicates.web import lines, row_of, text_of
-from tests.stores import stores_on
+from tests.stores import rows_of, stores_on
 
 FAMILIES = (CRAWLDB, OUTLINKS, LINKDB, LINKRANK, DUPLICATES, TERMS, INDEX, PLACES)
 URLS = [f"http://{host}.example/{number}" for host in "abcd" for number in range(40)]
@@ -128,13 +128,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def rows_of(stores: Stores, family: Family, version: Version) -> list[dict[str, Any]]:
-    root = Path(stores.config.dfs_primary)
-    return [row for path in version.paths for row in pq.read_table(root / path).to_pylist()]
-
-
 def made_by(family: Family, make: Callable[..., Version]) -> Asked:
-    return lambda stores: rows_of(stores, family, make(stores, now=NOW))
+    return lambda stores: rows_of(stores, make(stores, now=NOW))
 
 
 def written(write: Callable[..., Any], *more: Any, **options: Any) -> Asked:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from random import Random
 
-from tests.web.hostile import HABITS, Talk
+from tests.web.hostile import HABITS, Habit, Talk, say, say_on
 
 HTML = b"Content-Type: text/html\r\n"
 FORMATTING = (
@@ -221,44 +221,6 @@ def _cut_gzip(talk: Talk) -> bool:
     return talk.reply(headers=HTML + b"Content-Encoding: gzip\r\n", body=body)
 
 
-def _endless_head(talk: Talk) -> bool:
-    talk.send(b"HTTP/1.1 200 OK\r\n")
-    while not talk.web.closing.is_set():
-        talk.send(b"X-More: and more\r\n" * 500)
-    return False
-
-
-def _endless_line(talk: Talk) -> bool:
-    talk.send(b"HTTP/1.1 200 OK\r\nX-Long: ")
-    while not talk.web.closing.is_set():
-        talk.send(b"y" * 8192)
-    return False
-
-
-def _endless_chunks(talk: Talk) -> bool:
-    talk.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-    while not talk.web.closing.is_set():
-        talk.send(b"2000\r\n" + b"c" * 0x2000 + b"\r\n")
-    return False
-
-
-def _endless_trailers(talk: Talk) -> bool:
-    talk.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\ngood\r\n0\r\n")
-    while not talk.web.closing.is_set():
-        talk.send(b"X-Trailer: 1\r\n" * 500)
-    return False
-
-
-def _huge_chunk(talk: Talk) -> bool:
-    talk.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFFF\r\ngood")
-    return False
-
-
-def _two_lengths(talk: Talk) -> bool:
-    talk.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nContent-Length: 9\r\n\r\ngood")
-    return False
-
-
 def _to(talk: Talk) -> bool:
     """/to/<place>: a redirect to a place that `PLACES` names."""
     place = PLACES[talk.args[0]].replace(
@@ -298,21 +260,29 @@ def _robots(talk: Talk) -> bool:
     )
 
 
-ATTACKS: dict[str, Callable[[Talk], bool]] = {
+ATTACKS: dict[str, Habit] = {
     **{kind: partial(_page, kind) for kind in MARKUP},
     "cut-gzip": _cut_gzip,
-    "endless-chunks": _endless_chunks,
-    "endless-head": _endless_head,
-    "endless-line": _endless_line,
-    "endless-trailers": _endless_trailers,
-    "huge-chunk": _huge_chunk,
+    "endless-chunks": say_on(
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"2000\r\n" + b"c" * 0x2000 + b"\r\n",
+    ),
+    "endless-head": say_on(b"HTTP/1.1 200 OK\r\n", b"X-More: and more\r\n" * 500),
+    "endless-line": say_on(b"HTTP/1.1 200 OK\r\nX-Long: ", b"y" * 8192),
+    "endless-trailers": say_on(
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\ngood\r\n0\r\n",
+        b"X-Trailer: 1\r\n" * 500,
+    ),
+    "huge-chunk": say(
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFFF\r\ngood"
+    ),
     "inflate": _inflate,
     "members": _members,
     "nested": _nested,
     "not-gzip": _not_gzip,
     "rules": _robots,
     "to": _to,
-    "two-lengths": _two_lengths,
+    "two-lengths": say(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nContent-Length: 9\r\n\r\ngood"),
 }
 ALL = {**HABITS, **ATTACKS}
 """Every habit there is, by the first part of a path."""

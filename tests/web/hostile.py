@@ -76,6 +76,31 @@ class Talk:
             self.send(data[place : place + 1])
 
 
+Habit = Callable[[Talk], bool]
+
+
+def say(data: bytes, *, keeps: bool = False) -> Habit:
+    """Send these bytes. `keeps`: the connection, which is closed else."""
+
+    def habit(talk: Talk) -> bool:
+        talk.send(data)
+        return keeps
+
+    return habit
+
+
+def say_on(first: bytes, again: bytes) -> Habit:
+    """Send bytes, then others again and again until the test is over."""
+
+    def habit(talk: Talk) -> bool:
+        talk.send(first)
+        while not talk.web.closing.is_set():
+            talk.send(again)
+        return False
+
+    return habit
+
+
 def _flaky(talk: Talk) -> bool:
     """/flaky/<status>/<n>/...: n answers of that status, then good ones."""
     before = sum(seen.path == talk.seen.path for seen in talk.web.requests)
@@ -121,38 +146,6 @@ def _drip_body(talk: Talk) -> bool:
     return False
 
 
-def _short(talk: Talk) -> bool:
-    talk.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nonly this")
-    return False
-
-
-def _long(talk: Talk) -> bool:
-    talk.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfour and more")
-    return False
-
-
-def _negative(talk: Talk) -> bool:
-    talk.send(b"HTTP/1.1 200 OK\r\nContent-Length: -4\r\n\r\nfour")
-    return False
-
-
-def _chunked(talk: Talk) -> bool:
-    talk.send(
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4;x=y\r\ngood\r\n0\r\nX-Trailer: 1\r\n\r\n"
-    )
-    return True
-
-
-def _broken_chunk(talk: Talk) -> bool:
-    talk.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\ngood\r\nNOT A SIZE\r\n")
-    return False
-
-
-def _endless_chunk(talk: Talk) -> bool:
-    talk.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\ngood\r\n")
-    return False
-
-
 def _header_flood(talk: Talk) -> bool:
     """/header-flood/<bytes>."""
     line = b"X-Flood: " + b"y" * 989 + b"\r\n"
@@ -161,21 +154,6 @@ def _header_flood(talk: Talk) -> bool:
         + line * (int(talk.args[0]) // len(line))
         + b"Content-Length: 4\r\n\r\ngood"
     )
-    return False
-
-
-def _http09(talk: Talk) -> bool:
-    talk.send(b"<p>no head at all</p>")
-    return False
-
-
-def _garbage(talk: Talk) -> bool:
-    talk.send(b"\x00\xff\x15\x03\x01SSH-2.0-nonsense\r\n\r\n")
-    return False
-
-
-def _half_head(talk: Talk) -> bool:
-    talk.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n")
     return False
 
 
@@ -196,18 +174,6 @@ def _reset(talk: Talk) -> bool:
 def _interim(talk: Talk) -> bool:
     talk.send(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x.css>\r\n\r\n")
     return talk.reply()
-
-
-def _endless_interim(talk: Talk) -> bool:
-    while not talk.web.closing.is_set():
-        talk.send(b"HTTP/1.1 103 Early Hints\r\nLink: </x.css>\r\n\r\n" * 100)
-    return False
-
-
-def _endless_continue(talk: Talk) -> bool:
-    while not talk.web.closing.is_set():
-        talk.send(b"HTTP/1.1 100 Continue\r\n\r\n" * 1000)
-    return False
 
 
 BEFORE_STATUS = {
@@ -237,36 +203,9 @@ SPACED_HEAD = (
 )
 
 
-def _spacing(talk: Talk) -> bool:
-    talk.send(SPACED_HEAD + OK_BODY)
-    return True
-
-
-def _folded(talk: Talk) -> bool:
-    talk.send(b"HTTP/1.1 200 OK\r\nX-Long: one\r\n  two\r\nContent-Length: 11\r\n\r\n" + OK_BODY)
-    return True
-
-
-def _bare_lf(talk: Talk) -> bool:
-    talk.send(b"HTTP/1.1 200 OK\nContent-Length: 11\n\n" + OK_BODY)
-    return True
-
-
-def _http10(talk: Talk) -> bool:
-    talk.send(b"HTTP/1.0 200 OK\r\nContent-Type: text/html\r\n\r\n" + OK_BODY)
-    return False
-
-
 def _body(talk: Talk) -> bool:
     """/body/<bytes>."""
     return talk.reply(body=b"b" * int(talk.args[0]))
-
-
-def _endless_body(talk: Talk) -> bool:
-    talk.send(b"HTTP/1.1 200 OK\r\n\r\n")
-    while not talk.web.closing.is_set():
-        talk.send(b"e" * 10_000)
-    return False
 
 
 def _pdf(talk: Talk) -> bool:
@@ -279,40 +218,48 @@ def _stale(talk: Talk) -> bool:
     return False if used else talk.reply()
 
 
-HABITS: dict[str, Callable[[Talk], bool]] = {
+HABITS: dict[str, Habit] = {
     "ok": Talk.reply,
-    "bare-lf": _bare_lf,
+    "bare-lf": say(b"HTTP/1.1 200 OK\nContent-Length: 11\n\n" + OK_BODY, keeps=True),
     "before-status": _before_status,
     "body": _body,
     "bomb": _bomb,
-    "broken-chunk": _broken_chunk,
-    "chunked": _chunked,
+    "broken-chunk": say(
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\ngood\r\nNOT A SIZE\r\n"
+    ),
+    "chunked": say(
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4;x=y\r\ngood\r\n0\r\nX-Trailer: 1\r\n\r\n",
+        keeps=True,
+    ),
     "close": _close,
     "drip-body": _drip_body,
     "drip-head": _drip_head,
-    "endless-body": _endless_body,
-    "endless-chunk": _endless_chunk,
-    "endless-continue": _endless_continue,
-    "endless-interim": _endless_interim,
+    "endless-body": say_on(b"HTTP/1.1 200 OK\r\n\r\n", b"e" * 10_000),
+    "endless-chunk": say(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\ngood\r\n"),
+    "endless-continue": say_on(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 1000),
+    "endless-interim": say_on(b"", b"HTTP/1.1 103 Early Hints\r\nLink: </x.css>\r\n\r\n" * 100),
     "flaky": _flaky,
-    "folded": _folded,
-    "garbage": _garbage,
-    "half-head": _half_head,
+    "folded": say(
+        b"HTTP/1.1 200 OK\r\nX-Long: one\r\n  two\r\nContent-Length: 11\r\n\r\n" + OK_BODY,
+        keeps=True,
+    ),
+    "garbage": say(b"\x00\xff\x15\x03\x01SSH-2.0-nonsense\r\n\r\n"),
+    "half-head": say(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"),
     "hang": _hang,
     "hang-in-body": _hang_in_body,
     "hang-in-head": _hang_in_head,
     "header-flood": _header_flood,
-    "http09": _http09,
-    "http10": _http10,
+    "http09": say(b"<p>no head at all</p>"),
+    "http10": say(b"HTTP/1.0 200 OK\r\nContent-Type: text/html\r\n\r\n" + OK_BODY),
     "interim": _interim,
-    "long": _long,
-    "negative": _negative,
+    "long": say(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfour and more"),
+    "negative": say(b"HTTP/1.1 200 OK\r\nContent-Length: -4\r\n\r\nfour"),
     "not-applied": _not_applied,
     "pdf": _pdf,
     "redirect-loop": _redirect_loop,
     "reset": _reset,
-    "short": _short,
-    "spacing": _spacing,
+    "short": say(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nonly this"),
+    "spacing": say(SPACED_HEAD + OK_BODY, keeps=True),
     "stale": _stale,
     "status": _status,
 }
@@ -338,7 +285,7 @@ class HostileWeb:
         self.connections = 0
         self.closing = threading.Event()
         self.at_accept: Callable[[socket.socket], bool] | None = None
-        self._handlers: dict[str, Callable[[Talk], bool]] = {}
+        self._handlers: dict[str, Habit] = {}
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []

@@ -13,7 +13,6 @@ import http.client
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 PYTHON = Path(__file__).resolve().parents[2] / ".venv-pywb" / "bin" / "python"
@@ -92,12 +91,7 @@ class Pywb:
         self._connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT_S)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._connection.close()
         assert self._process is not None
         with self._process:

@@ -16,8 +16,8 @@ from typing import Any
 
 import requests
 
-from tests.cluster.hdfs import FAST_START, wait_for
-from tests.cluster.processes import spawn
+from tests.cluster.hdfs import FAST_START, START_LIMIT_S
+from tests.cluster.processes import spawn, wait_until
 from tests.ports import free_port
 
 HERE = Path(__file__).resolve().parent
@@ -144,7 +144,7 @@ class OpenSearch:
             except requests.ConnectionError:
                 return False
 
-        wait_for(f"OpenSearch with {count} nodes", ready)
+        wait_until(f"OpenSearch with {count} nodes", ready, START_LIMIT_S)
 
     def logs(self) -> str:
         """The last lines of all nodes."""
