@@ -1,13 +1,13 @@
 """The error tree. Each class says who must act; each message says what to do.
 
     KrakeError                      anything Krake raises on purpose
-    |-- ConfigError                 the operator: correct the config file, option or argument that is named
     |-- ConfigError                 the operator: correct the named config file, option or argument
     |-- SetupError                  the operator installs Krake again (`make setup`): a part is not compiled
     |-- InputError                  the operator: correct the named input (seeds, file by hand)
     |-- StorageError                Airflow retries; if the error stays, the operator looks at the named store or path
-    |   |-- PathNotFoundError       the operator: a folder or file that should be there is not
+    |   |-- TargetExistsError       no one for a rerun; else the operator chooses another name or deletes
     |   |-- PathNotFoundError       the operator: an expected folder or file is missing
+    |   |   `-- NoExportError       the operator exports first, or the next run does
     |   |-- NoRoomError             the operator makes room on the named disk or DFS; Airflow retries meanwhile
     |   |-- ScratchError            the operator makes `scratch.directory` of this machine writable
     |   `-- StorageAccessError      the operator: ticket, rights or certificate on the named server; Airflow retries
