@@ -12,7 +12,7 @@ def loads_later(package: str, modules: Mapping[str, tuple[str, ...]]) -> Callabl
     names, as Python requires.
     """
     module_of = {name: module for module, names in modules.items() for name in names}
-        # Python makes a loaded module an attribute of its package, under the module's name.
+    # Python makes a loaded module an attribute of its package, under the module's name.
     assert not module_of.keys() & modules.keys(), f"{package} has a module in the place of a name"
 
     def get(name: str) -> Any:

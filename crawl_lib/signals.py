@@ -111,9 +111,7 @@ def stop_on_signals() -> Iterator[StopSignal]:
         listener.start()
         written_before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         try:
-            with _handled(
-                lambda *_: None
-            ):  # with a handler, the signal is written to the pipe
+            with _handled(lambda *_: None):  # with a handler, the signal is written to the pipe
                 yield stop
         finally:
             signal.set_wakeup_fd(written_before)

@@ -113,9 +113,7 @@ class Stores(Work):
             if not any(there[place] for place in store.places(first))
         ]
         if lost and self.crawl.segments():
-            if (
-                problem := store.ring_problem()
-            ):  # other servers: missing files are no loss then
+            if problem := store.ring_problem():  # other servers: missing files are no loss then
                 raise KeyTablesError(problem)
             gone = sorted({place for first in lost for place in store.places(first)})
             raise KeyTablesError(

@@ -87,7 +87,7 @@ def require_newest(stores: Stores, queue: Queue) -> None:
 def mismatch(stores: Stores, queue: Queue) -> Mismatch | None:
     """Return evidence that queue and DFS do not fit, if any.
 
-    A queue without any take gives no evidence: people made the queue, or a repair began the queue again.
+    A queue without any move gives no evidence: people made the queue, or a repair began the queue again.
     """
     crawl, node = stores.crawl, queue.node
     with suppress(DamagedFileError):  # the next reader of the file raises it
