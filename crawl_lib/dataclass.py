@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 _LEFT: list[tuple[type[Any], str]] = []
-"""Methods that may not have been compiled, each with its class."""
+"""Methods not compiled yet, each with its class. A compiled method may still be listed."""
 
 if TYPE_CHECKING:
     from dataclasses import dataclass
@@ -14,9 +14,9 @@ else:
     def dataclass(kind=None, /, *, frozen=False, kw_only=False, **others):
         """Make a class a dataclass that compiles methods at first use.
 
-        It is a dataclass of the standard library. Python compiles up to six methods for each class, in 0.4 ms. A
-        command loads a hundred classes, and makes objects of a dozen. Other options, and subclasses of a dataclass,
-        have all methods compiled at once.
+        The result equals a dataclass of the standard library. Python compiles up to six methods for each class, in
+        0.4 ms. A command loads a hundred classes, and makes objects of a dozen. With other options, and for subclasses
+        of a dataclass, all methods are compiled at once.
         """
         if kind is None:
             return lambda given: dataclass(given, frozen=frozen, kw_only=kw_only, **others)
@@ -35,7 +35,7 @@ else:
 
 
 def _refusal(verb: str) -> Callable[..., None]:
-    """Return what a frozen class has in place of `__setattr__` or `__delattr__`."""
+    """Return the method that a frozen class has as `__setattr__` or `__delattr__`."""
 
     def refuse(one: object, name: str, value: object = None) -> None:
         raise dataclasses.FrozenInstanceError(f"cannot {verb} field {name!r}")
@@ -46,7 +46,7 @@ def _refusal(verb: str) -> Callable[..., None]:
 def compile_all() -> None:
     """Compile the remaining methods before a process forks others.
 
-    Each of these would compile the methods again.
+    Otherwise each forked process would compile the methods again.
     """
     while _LEFT:
         _compile(*_LEFT.pop())
@@ -55,7 +55,7 @@ def compile_all() -> None:
 def _at_first_use(kind: type[Any], name: str) -> Callable[..., Any]:
     """Return a method that compiles a method at its first call.
 
-    Then it calls the compiled one.
+    The first call then goes on to the compiled method.
     """
     _LEFT.append((kind, name))
 

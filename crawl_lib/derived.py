@@ -1,4 +1,4 @@
-"""Outputs: kinds of data that are derived from segments, and what checks, sweeps and drops ask of each of them.
+"""Outputs: kinds of data derived from segments, with the operations of checks, sweeps and drops.
 
 A room that derives data makes an `Output` for it; `crawl_lib.outputs` is the list of all.
 """
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 Pages = Mapping[bytes, Collection[str]]
-"""Keys of pages, each with the names (`<folder>/<node>`) of all segments that have, or had, the page."""
+"""Keys of pages, each with the names (`<folder>/<node>`) of all segments that have or had the page."""
 SEGMENTS = "segments"
-"""The input of outputs that are made of committed segments."""
+"""The input of outputs made from committed segments."""
 _NEXT_TO = re.compile(r"\.(.+)\.[0-9a-f]{32}")
 
 
 @dataclass(frozen=True)
 class PagePlace:
-    """A file or folder that still has a page. `until`: what takes the page out of it."""
+    """A file or folder that still has a page. `until`: the step that takes the page out."""
 
     path: str
     until: str
@@ -34,7 +34,7 @@ class PagePlace:
 
 @dataclass
 class SetAside:
-    """Damaged data that a repair set aside. `paths`: may be deleted; `skipped`: a line for each that may not."""
+    """Damaged data that a repair set aside. `paths`: may be deleted; `skipped`: a line for each path to keep."""
 
     paths: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
@@ -44,8 +44,8 @@ class SetAside:
 class Output(ABC):
     """Data of one kind that is derived from segments, from other outputs, or from both.
 
-    `name`: unique in the list; of an output that a task makes, as in `outputs.tasks`. `inputs`: names of outputs, or
-    `SEGMENTS`. What a kind does not have, such as data that was set aside, its class leaves out.
+    `name`: unique in the list; for an output of a task, the name in `outputs.tasks`. `inputs`: names of outputs, or
+    `SEGMENTS`. A subclass overrides only the methods that apply to its kind of data.
     """
 
     name: str
@@ -61,8 +61,8 @@ class Output(ABC):
     def make(self, stores: Stores, *, now: datetime) -> "DataclassInstance":
         """Make the missing parts of the output; return a report.
 
-        The output's task does the same, and its result has the report's fields. `now`: for manifests. Raises
-        KrakeError. An output that no task makes has no such method of its own.
+        The output's task does the same, and the task's result has the report's fields. `now`: for manifests. Raises
+        KrakeError. An output without a task does not override this method.
         """
         raise NotImplementedError(f"no task makes the output {self.name}")
 
@@ -81,27 +81,27 @@ class Output(ABC):
         return []
 
     def set_aside(self, stores: Stores, finding: Finding, *, dry_run: bool) -> str | None:
-        """Set damaged data aside where that loses nothing.
+        """Set damaged data aside if no data is lost thereby.
 
-        Returns what was done. None: people have to decide.
+        Returns a sentence about the step taken. None: people have to decide.
 
-        `finding`: one of `check`. Raises StorageError.
+        `finding`: a finding of `check`. Raises StorageError.
         """
         return None
 
     def aside(self, stores: Stores) -> SetAside:
-        """Find what was set aside. Raises StorageError."""
+        """Find the data set aside. Raises StorageError."""
         return SetAside()
 
     def leftovers(self, stores: Stores) -> Iterator[tuple[str, str]]:
         """Find leftovers of killed attempts: paths, each with its cause.
 
-        No attempt goes on with them. Raises StorageError, StoppedError.
+        No later attempt uses these leftovers. Raises StorageError, StoppedError.
         """
         return iter(())
 
     def places_of(self, stores: Stores, pages: Pages) -> Iterator[PagePlace]:
-        """Find files and folders that still have one of these pages.
+        """Find files and folders that still have any of these pages.
 
         Raises StorageError, StoppedError.
         """
@@ -110,21 +110,21 @@ class Output(ABC):
     def delete(self, stores: Stores) -> None:
         """Delete all of the output.
 
-        The output is made again when it is needed. Raises StorageError.
+        Later runs make the output again if needed. Raises StorageError.
         """
         for path in self.paths(stores):
             stores.storage.delete(path)
 
 
 def existing(stores: Stores, *paths: str) -> list[str]:
-    """Return those of the paths that exist. Raises StorageError."""
+    """Return the existing paths among the given paths. Raises StorageError."""
     return [path for path in paths if stores.storage.exists(path)]
 
 
 def replaced(stores: Stores, folder: str, name: str) -> str:
     """Say why a hidden name of a folder is left over.
 
-    Its target exists, or it was being deleted; else "". Raises StorageError.
+    Either the target of the attempt exists, or a deletion was killed; else the answer is "". Raises StorageError.
     """
     found = _NEXT_TO.fullmatch(name)
     if found is None:
@@ -138,7 +138,7 @@ def replaced(stores: Stores, folder: str, name: str) -> str:
 def replaced_in(stores: Stores, folder: str) -> Iterator[tuple[str, str]]:
     """Find leftover hidden names of a folder.
 
-    They are paths, each with its cause. Raises StorageError.
+    Yields paths, each with its cause. Raises StorageError.
     """
     for entry in stores.storage.list(folder) if stores.storage.exists(folder) else ():
         if problem := replaced(stores, folder, entry.name):

@@ -36,7 +36,7 @@ def parsed_json(data: bytes, path: str) -> dict[str, Any]:
 def readable_json(storage: Storage, path: str) -> dict[str, Any]:
     """Read a JSON object for a repair.
 
-    A missing or unreadable file gives an empty one.
+    A missing or unreadable file gives an empty object.
     """
     with suppress(DamagedFileError, PathNotFoundError):
         return read_json(storage, path)
@@ -46,7 +46,7 @@ def readable_json(storage: Storage, path: str) -> dict[str, Any]:
 def write_json_bytes(value: Mapping[str, Any]) -> bytes:
     """Encode JSON as Krake writes it.
 
-    It is sorted and indented, has a digest, and ends with a newline.
+    The text is sorted and indented, has a digest inside, and ends with a newline.
     """
     return (json.dumps(sealed(value), indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
@@ -54,7 +54,7 @@ def write_json_bytes(value: Mapping[str, Any]) -> bytes:
 def read_lines(storage: Storage, path: str) -> list[str]:
     """Read the lines of a text file.
 
-    A missing file has none. Raises DamagedFileError naming the path.
+    A missing file has no lines. Raises DamagedFileError naming the path.
     """
     if not storage.exists(path):
         return []

@@ -1,7 +1,7 @@
 """Durable steps on a local disk: fsync the file, rename, fsync the directory.
 
-`reached` names the steps. It costs a dictionary look-up, and lets a test kill the process right after a step:
-`KRAKE_KILL_AT=queue.move.written:2` sends SIGKILL to the process itself at the second time that step is reached.
+`reached` names the steps. A call costs a dictionary look-up, and lets a test kill the process right after a step:
+`KRAKE_KILL_AT=queue.move.written:2` sends SIGKILL to the process itself when this step is reached for the second time.
 """
 
 import os
@@ -61,7 +61,7 @@ def rename_durable(source: Path, target: Path) -> None:
 def write_durable(path: Path, data: bytes | Iterable[bytes], *, sync_folder: bool = True) -> None:
     """Replace a file's content, completely or not at all.
 
-    `data`: bytes, or pieces of them. A reader, and a crash, see the old or the new content.
+    `data`: bytes, or pieces of bytes. A reader sees the old or the new content, as does a restart after a crash.
 
     `sync_folder`: False for a caller that calls `fsync_dir` after more files: until then a crash may undo the rename.
     Raises StorageError naming the path; the operator looks at the disk.
@@ -80,6 +80,6 @@ def write_durable(path: Path, data: bytes | Iterable[bytes], *, sync_folder: boo
 
 
 def delete_durable(path: Path) -> None:
-    """Delete a file, if it is there, and make that durable."""
+    """Delete a file if it exists, and make the deletion durable."""
     path.unlink(missing_ok=True)
     fsync_dir(path.parent)

@@ -1,12 +1,12 @@
 """The error tree. Each class says who must act; each message says what to do.
 
     KrakeError                      anything Krake raises on purpose
-    |-- ConfigError                 the operator: correct the config file, option or argument that is named
+    |-- ConfigError                 the operator: correct the named config file, option or argument
     |-- SetupError                  the operator installs Krake again (`make setup`): a part is not compiled
-    |-- InputError                  the operator: correct the input (seeds, file by hand) that is named
-    |-- StorageError                Airflow retries; if it stays, the operator looks at the named store or path
+    |-- InputError                  the operator: correct the named input (seeds, file by hand)
+    |-- StorageError                Airflow retries; if the error stays, the operator looks at the named store or path
     |   |-- TargetExistsError       no one for a rerun; else the operator chooses another name or deletes
-    |   |-- PathNotFoundError       the operator: a folder or file that should be there is not
+    |   |-- PathNotFoundError       the operator: an expected folder or file is missing
     |   |   `-- NoExportError       the operator exports first, or the next run does
     |   |-- NoRoomError             the operator makes room on the named disk or DFS; Airflow retries meanwhile
     |   |-- ScratchError            the operator makes `scratch.directory` of this machine writable
@@ -18,22 +18,22 @@
     |   |-- KeyServerReadOnlyError  Airflow retries; the operator makes the named server writable
     |   |-- KeyAccessError          the operator: correct user, password or rights on the named server
     |   |-- KeyTablesError          the operator: create or drop the key tables as the message says
-    |   `-- DamagedKeysError        the operator: run the repair command that is named
-    |-- SearchServerError           Airflow retries; if it stays, the operator looks at the OpenSearch of `push.url`
+    |   `-- DamagedKeysError        the operator: run the named repair command
+    |-- SearchServerError           Airflow retries; if the error stays, the operator looks at `push.url`'s OpenSearch
     |   `-- SearchAccessError       the operator: user, password, right or certificate for `push.url`; Airflow retries
-    |-- QueueError                  the operator: run the repair command that is named
-    |-- DamagedFileError            the operator: the named file is not what its format says
+    |-- QueueError                  the operator: run the named repair command
+    |-- DamagedFileError            the operator: the named file does not have its format
     |-- FewAnswersError             the operator looks at the network; nothing is lost, and a new run goes on
-    |-- ProtocolError               the caller ends the process that said the line, and starts it again
-    |-- OutputConflictError         the operator: an output of that name, made of other inputs, exists already
-    |-- LockedError                 wait, or stop the holder that is named
+    |-- ProtocolError               the caller ends the process that said the line, and starts a new process
+    |-- OutputConflictError         the operator: an output of this name, made of other inputs, exists already
+    |-- LockedError                 wait, or stop the named holder
     |-- BusyError                   the caller tries again after `retry_after_s`
     |   `-- AwayError               the same; a server is away
-    |-- StoppedError                 no one: the stage was asked to stop, wrote what it had, and resumes when run again
+    |-- StoppedError                no one: the stage was told to stop, kept finished work, and resumes when run again
     `-- UrlError                    the caller counts a rejection; `reason` is its name
 
 A failed fetch is not an error of this tree: it is an `Outcome` in a row of `pages`.
-No exception of a foreign library (socket, pymysql, sqlite3, requests, pycurl, pyarrow) leaves the module that calls it.
+No exception of a foreign library (socket, pymysql, sqlite3, requests, pycurl, pyarrow) leaves the module with the call.
 """
 
 import sqlite3
@@ -45,7 +45,7 @@ from pathlib import Path
 def printable(text: str) -> str:
     """Return a text with each unprintable character escaped.
 
-    A terminal then obeys nothing in it.
+    A terminal then obeys nothing in the text.
     """
     return (
         text
@@ -55,7 +55,7 @@ def printable(text: str) -> str:
 
 
 class KrakeError(Exception):
-    """Base of everything Krake raises on purpose; the message is one line for the user, or one for each finding.
+    """Base of every error raised on purpose; the message is one line for the user, or one for each finding.
 
     `KrakeError(first, second)`: two findings.
     """
@@ -67,37 +67,37 @@ class KrakeError(Exception):
     def lines(self) -> list[str]:
         """Findings, each in one printable line.
 
-        Whatever a system, a library or a stranger said.
+        Texts of systems and strangers are escaped.
         """
         return [printable(" ".join(str(finding).splitlines())) for finding in self.args]
 
 
 class ConfigError(KrakeError):
-    """A config file or option is wrong. The operator corrects what the message names (file and key)."""
+    """A config file or option is wrong. The operator corrects the file and key named by the message."""
 
 
 class SetupError(KrakeError):
-    """A compiled part of Krake is missing or is not of these sources. The operator installs Krake again."""
+    """A compiled part of Krake is missing, or was compiled from other sources. The operator installs Krake again."""
 
 
 class InputError(KrakeError):
-    """Seeds or a file made by hand cannot be used. The operator corrects what the message names (file and line)."""
+    """Seeds or a file made by hand cannot be used. The operator corrects the file and line named by the message."""
 
 
 class StorageError(KrakeError):
-    """A file store failed. Run again; if it stays, look at the store or path that the message names."""
+    """A file store failed. Run again; if the error stays, look at the store or path named by the message."""
 
 
 class TargetExistsError(StorageError):
-    """A rename or exclusive write found its target in place. It was not touched."""
+    """A rename or exclusive write found an existing target. The target was not touched."""
 
 
 class PathNotFoundError(StorageError):
-    """A file or folder that was asked for is not there."""
+    """A requested file or folder is missing."""
 
 
 class NoExportError(PathNotFoundError):
-    """The newest export was asked for, and there is none yet."""
+    """The newest export was requested, and no export exists yet."""
 
 
 class NoRoomError(StorageError):
@@ -110,31 +110,31 @@ class NoRoomError(StorageError):
 class ScratchError(StorageError):
     """A folder in `scratch.directory` of this machine cannot be used. No file of the crawl is to blame.
 
-    The operator makes the folder writable, or names another one.
+    The operator makes the folder writable, or names another folder.
     """
 
 
 class StorageAccessError(StorageError):
     """A file store does not let us in, or is not trusted: no Kerberos ticket, no right, a certificate of a stranger.
 
-    The message says what to do; a crawl that runs on a ticket goes on when that is renewed.
+    The message gives the remedy; a crawl with a ticket goes on when the ticket is renewed.
     """
 
 
 class StorageRightsError(StorageAccessError):
-    """A file store knows us, and a right is missing. Running again does not help before an administrator gives it."""
+    """A file store knows us, and a right is missing. Running again does not help before an administrator acts."""
 
 
 NOT_ABOUT_FILES = (NoRoomError, ScratchError, StorageAccessError)
-"""Errors of this machine's room or of its rights: a check that meets one of these ends, and reports no damage."""
+"""Errors about the room or rights of this machine: a check ends with such an error, and reports no damage."""
 
 
 class KeyStoreError(KrakeError):
-    """A key server refused a request. The message names the server and what to do."""
+    """A key server refused a request. The message names the server and the remedy."""
 
 
 class KeyServerDownError(KeyStoreError):
-    """A key server does not answer. Run again when it is back; `krake fsck --repair` fills what it missed."""
+    """A key server does not answer. Run again when the server is back; `krake fsck --repair` fills in missed keys."""
 
 
 class KeyServerFullError(KeyStoreError):
@@ -142,7 +142,7 @@ class KeyServerFullError(KeyStoreError):
 
 
 class KeyServerReadOnlyError(KeyStoreError):
-    """A key server answers and takes no writes. Run again when it is writable, or name its primary in the config."""
+    """A key server answers and takes no writes. Run again when the server is writable, or name its primary."""
 
 
 class KeyAccessError(KeyStoreError):
@@ -150,11 +150,11 @@ class KeyAccessError(KeyStoreError):
 
 
 class KeyTablesError(KeyStoreError):
-    """Key tables are missing, or exist where new ones were to be created."""
+    """Key tables are missing, or exist already where new tables were to be created."""
 
 
 class DamagedKeysError(KeyStoreError):
-    """A key table is damaged, or has rows that are no keys. The message names the file and the repair command."""
+    """A key table is damaged, or has rows without a valid key. The message names the file and the repair command."""
 
 
 class SearchServerError(KrakeError):
@@ -166,31 +166,31 @@ class SearchAccessError(SearchServerError):
 
 
 class QueueError(KrakeError):
-    """A node's queue directory contradicts itself. The message says what is wrong and which command repairs it."""
+    """A node's queue directory contradicts itself. The message names the fault and the repair command."""
 
 
 class DamagedFileError(KrakeError):
-    """A file is not what its format says. The message names the file and the place."""
+    """A file does not have its format. The message names the file and the place."""
 
 
 class FewAnswersError(KrakeError):
-    """Of the URLs of an iteration too few were answered at all. It is committed; the message says how to go on."""
+    """Too few URLs of an iteration were answered at all. The iteration is committed; the message says how to go on."""
 
 
 class ProtocolError(KrakeError):
-    """Another process said a line that is malformed, too long or of another version. The message quotes the line."""
+    """Another process said a malformed, too long or foreign line. The message quotes the line."""
 
 
 class OutputConflictError(KrakeError):
-    """An output of that name exists already and was made of other inputs. Nothing was overwritten."""
+    """An output of this name exists already and was made of other inputs. Nothing was overwritten."""
 
 
 class LockedError(KrakeError):
-    """Another process holds a directory's lock; the message names it."""
+    """Another process holds a directory's lock; the message names the process."""
 
 
 class BusyError(KrakeError):
-    """Too many requests wait, and this one was not begun. The caller may try again after `retry_after_s`."""
+    """Too many requests wait, and this request was not begun. The caller may try again after `retry_after_s`."""
 
     def __init__(self, message: str, retry_after_s: int = 1) -> None:
         """Say what is busy. `retry_after_s`: seconds after which trying again makes sense."""
@@ -203,11 +203,11 @@ class AwayError(BusyError):
 
 
 class StoppedError(KrakeError):
-    """A stage was asked to stop. What it had is durable; run it again to go on."""
+    """A stage was told to stop. Finished work is durable; a new run goes on."""
 
 
 class UrlError(KrakeError):
-    """A text is not a URL that Krake crawls. `reason` is the rejection's name, to be counted."""
+    """A text is not a URL for Krake. `reason` is the name under which the rejection is counted."""
 
     def __init__(self, reason: str, url: str) -> None:
         shown = url if len(url) <= 200 else f"{url[:200]}..."
@@ -217,14 +217,14 @@ class UrlError(KrakeError):
 
 
 SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
-"""What SQLite raises; the second where its message quotes a damaged schema, whose bytes are no text."""
+"""Errors of SQLite; the second comes where SQLite's message quotes a damaged schema, whose bytes are no text."""
 
 
 @contextmanager
 def sqlite_errors(path: Path, remedy: str) -> Iterator[None]:
     """Turn an error of SQLite into StorageError.
 
-    It names the file and what to do.
+    The message names the file and the remedy.
     """
     try:
         yield
@@ -237,8 +237,8 @@ def os_error(
 ) -> KrakeError:
     """Return Krake's error for a system's refusal.
 
-    It names the path, what could not be done with it, and the system's reason. Without a `problem`, `path` is a folder,
-    or another file; the one that the system names is said instead, if any.
+    The message names the path, the problem, and the system's reason. Without a `problem`, the system may have refused
+    `path` or a file below `path`: the file named by the system, if any, takes the place of `path`.
     """
     where = f"{path}: {problem}" if problem else error.filename or path
     # Some of asyncio's errors have no text.
@@ -249,7 +249,7 @@ def os_error(
 def os_errors(
     path: Path | str, problem: str = "", kind: type[KrakeError] = StorageError
 ) -> Iterator[None]:
-    """Within, an OSError becomes an error of ours; see `os_error`."""
+    """Turn an OSError within the block into an error of ours; see `os_error`."""
     try:
         yield
     except OSError as error:

@@ -10,7 +10,7 @@ from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import SQLITE_ERRORS
 
 PARTS = ("queue", "folders", "segments", "keys")
-"""What `krake fsck --repair` repairs, and can repair alone."""
+"""The parts that `krake fsck --repair` can repair, each also alone."""
 
 
 class Severity(StrEnum):
@@ -19,18 +19,18 @@ class Severity(StrEnum):
     ERROR = "error"
     """Data is lost or wrong, or a stage will fail or fetch twice."""
     WARNING = "warning"
-    """Nothing is lost and every stage goes on; something is left over, or less is known than could be."""
+    """Nothing is lost and every stage goes on; data is left over, or less is known than could be."""
     NOTE = "note"
-    """Nothing is inconsistent; someone may want to know."""
+    """Nothing is inconsistent; the finding is for information."""
 
 
 @dataclass(frozen=True)
 class Finding:
     """One inconsistency.
 
-    `room`: `queue`, `segment`, `keys`, `export`, `text` or `crawldb`. `name`: which damage it is, one word that stays
-    the same in every version. `where`: the file, folder or server. `problem`: what is wrong, for people. `repair`: the
-    command, or what else to do. `count`: how many places of `where` have it; `problem` names the first.
+    `room`: `queue`, `segment`, `keys`, `export`, `text` or `crawldb`. `name`: the kind of damage, a word that stays the
+    same in every version. `where`: the file, folder or server. `problem`: the fault, for people. `repair`: the command,
+    or another remedy. `count`: how many places of `where` have the damage; `problem` names the first place.
     """
 
     room: str
@@ -48,10 +48,10 @@ class Finding:
 
 
 class Findings:
-    """Collects findings of one room; the same damage at the same place is one finding with a count."""
+    """Findings of one room; the same damage at the same place is one finding with a count."""
 
     def __init__(self, room: str, repair: str) -> None:
-        """`repair`: what most findings of this place say."""
+        """Set the default remedy: `repair` of most findings of this room."""
         self._room, self.repair = room, repair
         self._found: dict[tuple[str, str], Finding] = {}
 
@@ -65,7 +65,7 @@ class Findings:
         severity: Severity = Severity.ERROR,
         count: int = 1,
     ) -> None:
-        """Note a damage; of several at one place the first counts."""
+        """Note a damage; among several at one place the first problem is kept."""
         problem = problem.removeprefix(f"{where}: ")  # errors begin with the place
         before = self._found.get((name, where))
         if before is not None:
@@ -89,7 +89,7 @@ def open_to_read(path: Path) -> closing[sqlite3.Connection]:
 def sqlite_problem(path: Path, columns: Mapping[str, str]) -> str | None:
     """Return why an unused SQLite file is invalid, or None.
 
-    `columns`: of its tables, by table. A table that is not there is made by the first writer.
+    `columns`: the columns of each table, by table. A missing table is valid: the first writer makes the table.
     """
     try:
         with open_to_read(path) as base:

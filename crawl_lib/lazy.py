@@ -8,11 +8,11 @@ from typing import Any
 def loads_later(package: str, modules: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
     """Return the `__getattr__` of a package.
 
-    `modules`: the names that each of its modules has, by the module's name. What it returns raises AttributeError for
-    other names, as Python asks for.
+    `modules`: the names in each module of the package, by module. The returned function raises AttributeError for other
+    names, as Python requires.
     """
     module_of = {name: module for module, names in modules.items() for name in names}
-    # Once it is loaded, Python makes a module an attribute of its package, under its own name.
+    # Python makes a loaded module an attribute of its package, under the module's name.
     assert not module_of.keys() & modules.keys(), f"{package} has a module in the place of a name"
 
     def get(name: str) -> Any:

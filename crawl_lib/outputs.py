@@ -1,6 +1,6 @@
 """The list of all outputs, by which checks, sweeps, drops of pages and `outputs.tasks` go.
 
-A room that derives data from segments says what its output is (`crawl_lib.derived`), and has an entry here.
+A room that derives data from segments defines its output (`crawl_lib.derived`), and has an entry here.
 """
 
 import json
@@ -29,7 +29,7 @@ from crawl_lib.urls import key_of
 class CdxjOutput(Output):
     """The one CDXJ file of all segments, as `krake index cdxj` makes it in the crawl directory.
 
-    An attempt's hidden file lies in the crawl directory, whose leftovers `krake sweep` finds by itself.
+    The hidden file of an attempt lies in the crawl directory, where `krake sweep` finds all leftovers.
     """
 
     def paths(self, stores: Stores) -> list[str]:
@@ -88,6 +88,6 @@ OUTPUTS: tuple[Output, ...] = (
     CAPTURES_OUTPUT,
     STATISTICS_OUTPUT,
 )
-"""Each after those that it is made of."""
+"""Each output stands after its inputs."""
 MADE_BY_TASKS = {output.name: output for output in OUTPUTS if type(output).make is not Output.make}
-"""By their names in `outputs.tasks`, in the order in which the tasks run."""
+"""The outputs with tasks, by their names in `outputs.tasks`, in the order of the tasks."""

@@ -21,7 +21,7 @@ LATER_FIELDS = (
     *("error", "parse_error", "retry_at", "refers_to", "payload_digest"),
     *("image_url", "author", "published", "modified", "language", "hop"),
 )
-"""Columns of `pages` that files of older versions lack. The columns read as null there."""
+"""Columns of `pages` that files of older versions lack: there each value is null."""
 
 
 @contextmanager
@@ -30,8 +30,8 @@ def open_parquet(
 ) -> Iterator[ParquetTable]:
     """Open a Parquet file of the store, read in place.
 
-    The file has the columns of `schema` and perhaps more; those of `LATER_FIELDS` may be missing. `remedy`: ends its
-    errors. Raises PathNotFoundError, StorageError; DamagedFileError, since the footer is not trusted.
+    The file has the columns of `schema` and perhaps more; columns of `LATER_FIELDS` may be missing. `remedy`: the end
+    of error messages. Raises PathNotFoundError, StorageError; DamagedFileError, since the footer is not trusted.
     """
     import pyarrow.parquet as pq  # noqa: PLC0415 - not for fetching processes
 
@@ -79,23 +79,23 @@ class ParquetTable:
 
     @property
     def rows(self) -> int:
-        """How many rows it says it has."""
+        """The number of rows by the footer."""
         return int(self.file.metadata.num_rows)
 
     @property
     def names(self) -> list[str]:
-        """Names of its columns."""
+        """Names of the columns."""
         return self.file.schema_arrow.names
 
     @property
     def groups(self) -> int:
-        """How many row groups it has."""
+        """The number of row groups."""
         return int(self.file.num_row_groups)
 
     def last_key(self, number: int) -> bytes | None:
         """Return a row group's largest `key`, as the footer says.
 
-        None: the footer does not say. No checksum protects the footer: a reader has to compare with keys.
+        None: the footer has no such value. No checksum protects the footer: a reader has to compare with keys.
         """
         with parquet_errors(self.where, self.remedy):
             found = self.file.metadata.row_group(number).column(self.names.index("key")).statistics
@@ -105,7 +105,7 @@ class ParquetTable:
     def group(self, number: int, columns: Sequence[str] | None = None) -> pa.Table:
         """Read one row group with the checksums of its pages.
 
-        All columns or some are read, and no other rows.
+        `columns`: the columns to read; None: all.
         """
         with parquet_errors(self.where, self.remedy):
             group = self.file.read_row_group(
@@ -123,10 +123,10 @@ class ParquetTable:
     def batches(self, rows: int, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Yield all rows in batches, all columns or some.
 
-        Text is Unicode, and the number of rows is the promised one.
+        Every batch is validated. Raises DamagedFileError if the footer promises another number of rows.
         """
         read = 0
-        # Arrow's threads would wait for each other, since Python reads the file: a fifth more CPU, and no less time.
+        # Arrow's threads would wait for each other, since Python reads the file: a fifth more CPU, and no time saved.
         batches = self.file.iter_batches(
             rows, columns=None if columns is None else list(columns), use_threads=False
         )

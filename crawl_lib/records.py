@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 from crawl_lib.states import Outcome
 
 MAX_RECORD_BYTES = 256 << 20
-"""Of a WARC record, its head included: what every reader of ours reads, since a record is held in memory whole."""
+"""The size of a WARC record, head included. Every reader of ours reads such records, each whole in memory."""
 MAX_BODY_BYTES = MAX_RECORD_BYTES - (1 << 20)
-"""Of a body that may be fetched, so that its record can be read again. The rest is for heads: WARC's with a URL of
-65,535 characters, and a server's of `fetch.max_header_bytes`."""
+"""The size of a fetched body, so that its record can be read again. The rest of a record is for heads: WARC's with a
+URL of 65,535 characters, and a server's of `fetch.max_header_bytes`."""
 
 
 RETRY_LISTS = "retry-"
-"""How the names of lists begin that `krake retry` made: their pages were crawled, and count already."""
+"""The beginning of the names of lists made by `krake retry`: pages of these lists were crawled and counted before."""
 
 
 _LATEST_S = 1 << 33
@@ -24,11 +24,11 @@ _LATEST_S = 1 << 33
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """The last full capture of a page, as a list's line carries it: what a visit compares with, and refers to.
+    """The last full capture of a page, as in a list's line: a visit compares with this capture, and refers to it.
 
-    `segment`: `<folder>/<node>`; `file`: a WARC file in it; `offset`: where the response record begins. `time`: POSIX
-    seconds of the capture. `digest`: SHA-1 of the payload, in hex (`WARC-Payload-Digest`), "" where it is not certain.
-    `etag`, `last_modified`: of the answer; without both the visit asks without conditions.
+    `segment`: `<folder>/<node>`; `file`: a WARC file of the segment; `offset`: where the response record begins.
+    `time`: POSIX seconds of the capture. `digest`: SHA-1 of the payload, in hex (`WARC-Payload-Digest`), "" if
+    uncertain. `etag`, `last_modified`: of the answer; without both the visit asks without conditions.
     """
 
     segment: str
@@ -40,16 +40,16 @@ class Earlier:
     last_modified: str | None = None
 
     def to_text(self) -> str:
-        """JSON object text, without what is unknown."""
+        """Return the capture as JSON object text, without unknown fields."""
         return json.dumps(
             {name: value for name, value in asdict(self).items() if value not in {None, ""}}
         )
 
     @classmethod
     def of(cls, text: str) -> "Earlier | None":
-        """Read the text of a line; None without a capture.
+        """Read the text of a line; None without a valid capture.
 
-        Such a visit is one without conditions.
+        A visit without a capture asks without conditions.
         """
         if not text:
             return None
@@ -71,7 +71,7 @@ class Earlier:
 
     @property
     def place(self) -> dict[str, str | int]:
-        """Where the capture lies, as `refers_to` of `pages` says it."""
+        """The place of the capture, as in `refers_to` of `pages`."""
         return {"segment": self.segment, "file": self.file, "offset": self.offset}
 
 
@@ -79,12 +79,12 @@ class Earlier:
 class QueuedUrl:
     """A line of a data file with its line of meta: a URL that waits for its fetch.
 
-    `via`: key (20 bytes) of the page it was found on, None for seeds. `depth`: links from the seed; a redirect keeps
-    it. `redirects`: hops (redirects, meta refreshes) since the last link. `metadata`: JSON object text of the seed's
+    `via`: key (20 bytes) of the page with the link, None for seeds. `depth`: links from the seed; a redirect keeps the
+    depth. `redirects`: hops (redirects, meta refreshes) since the last link. `metadata`: JSON object text of the seed's
     `key=value` fields, or "".
-    `retries`: in how many iterations it failed in a way that passes; `due`: POSIX seconds before which it is not taken.
-    `list_name`: the list that asked for it (`<crawl>/lists/<name>/`), though it may have been crawled; "" for others.
-    `earlier`: of a line with a list's name, JSON object text of the page's last full capture (`Earlier`), or "".
+    `retries`: the number of iterations with a passing failure; `due`: POSIX seconds of the earliest take.
+    `list_name`: the list (`<crawl>/lists/<name>/`) that names the URL even if crawled before; "" for other URLs.
+    `earlier`: in a line with a list's name, JSON object text of the page's last full capture (`Earlier`), or "".
     `requisite`: steps from the page to a requisite (a style sheet 1, a font in that sheet 2); 0: a page.
     """
 
@@ -101,12 +101,12 @@ class QueuedUrl:
 
     @property
     def hops(self) -> str:
-        """Field of a line with redirects and requisite steps: `hops_text`."""
+        """The field of a line with redirects and requisite steps: `hops_text`."""
         return hops_text(self.redirects, self.requisite)
 
     @property
     def hop(self) -> str:
-        """Letter of Heritrix for the way to the URL.
+        """Heritrix's letter for the last step on the way to the URL.
 
         `S` seed, `L` link, `R` redirect, `E` requisite.
         """
@@ -118,7 +118,7 @@ class QueuedUrl:
 MOST_IMPORTS = 5
 """The number of style sheets that may import each other in a row."""
 MOST_STEPS = MOST_IMPORTS + 2
-"""The steps from a page to a requisite: a style sheet, its imports, and a font in the last one."""
+"""The steps from a page to a requisite: a style sheet, its imports, and a font in the last import."""
 
 
 def steps_of_row(row: Mapping[str, Any]) -> int:
@@ -140,8 +140,8 @@ def hops_text(redirects: int, requisite: int) -> str:
 def metadata_with_list(queued: QueuedUrl) -> str | None:
     """Return the value of the column `metadata`, or None.
 
-    The seed's fields and, as `list`, the name of the list that asked. That name takes the place of a seed's own field
-    `list`, and of an earlier list's.
+    The value has the seed's fields and, as `list`, the name of the list that asked. This name replaces a seed's own
+    field `list`, and the name of an earlier list.
     """
     if not queued.list_name:
         return queued.metadata or None
@@ -151,7 +151,7 @@ def metadata_with_list(queued: QueuedUrl) -> str | None:
 def metadata_without_list(text: str | None) -> str:
     """Return a seed's fields from the column `metadata`.
 
-    In the form of a line.
+    The text is as in a line of a queue.
     """
     fields = json_object(text)
     if fields.pop("list", None) is None:
@@ -190,16 +190,16 @@ class Payload(NamedTuple):
 
 @dataclass(slots=True)
 class Fetched:
-    """What one URL's fetch ended in, as the transport saw it.
+    """The result of fetching one URL, as the transport saw it.
 
     `time`: POSIX seconds of the last try's start. `head`: status line and header lines of the last block, byte for
     byte, with the empty line. `body`: as on the wire, transfer and content codings included. `request`: the request
-    head as sent. All three are b"" where nothing was sent or came. `truncated`: None, or WARC-Truncated's word
-    (`length`, `time`, `disconnect`). `error`: one line for people, "" if none. `attempts`: tries, 0 if none was sent.
-    `retry_at`: POSIX seconds after which a failure that passes is tried again; None: this is final.
-    `revisits`: the full capture that has the body, where the page is as it was then; None: this is a full one. It is
-    set when the record is written. `payload`: the body without its transfer coding (`segment.payload_of`). `spent_ms`:
-    how long all tries of this run took together, without the waits between them; it is not recorded.
+    head as sent. All three are b"" if nothing was sent or came. `truncated`: None, or WARC-Truncated's word
+    (`length`, `time`, `disconnect`). `error`: one line for people, or "". `attempts`: tries, 0 if none was sent.
+    `retry_at`: POSIX seconds of the next try after a passing failure; None: the result is final.
+    `revisits`: the full capture with the same body, if the page is unchanged; None: this is a full capture. The writer
+    of the record sets this field. `payload`: the body without its transfer coding (`segment.payload_of`). `spent_ms`:
+    the time of all tries of this run, without waits between tries; not recorded.
     """
 
     url: str
@@ -220,9 +220,9 @@ class Fetched:
     spent_ms: int = field(default=0, init=False, repr=False, compare=False)
 
     def without_body(self) -> "Fetched":
-        """Return the same without the bytes of the body.
+        """Return a copy without the bytes of the body.
 
-        What is known of the payload stays known.
+        Digest and completeness of the payload stay known.
         """
         bare = replace(self, body=b"")
         bare.payload = self.payload and self.payload._replace(data=None)

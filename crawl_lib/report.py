@@ -1,7 +1,7 @@
 """One HTML page about a crawl and an export of it: outcomes, rate, sizes and degrees as plots; it opens from disk.
 
-All is in the one file: styles, and the plots as SVG. It names no other file and no address, has no script, and forbids
-itself to load anything.
+The file holds everything: styles, and the plots as SVG. The page names no other file and no address, has no script, and
+forbids itself to load anything.
 """
 
 from collections import Counter
@@ -27,8 +27,8 @@ SHOWN_ITERATIONS = 40
 def write_report(stores: Stores, *, name: str, target: Path) -> None:
     """Write the page about a crawl and its export.
 
-    The export is `name`. The local file `target` is replaced. Raises PathNotFoundError where the export is not whole
-    and StorageError where the file cannot be written.
+    `name`: the export. The local file `target` is replaced. Raises PathNotFoundError if the export is incomplete, and
+    StorageError if the file cannot be written.
     """
     reader = Iterations()
     entries = reader.entries(stores)
@@ -60,7 +60,7 @@ def _plots_of_urls(
     outcomes: Mapping[str, int],
     spans: Mapping[str, Span],
 ) -> list[str]:
-    """Draw how the crawl of URLs went. `spans`: of iterations, by folder."""
+    """Draw plots of the crawl of URLs. `spans`: of iterations, by folder."""
     newest = readable[-SHOWN_ITERATIONS:]
     shown = f"At most the newest {SHOWN_ITERATIONS} iterations are shown."
     by_iteration = {entry["folder"]: entry["counts"]["outcomes"] for entry in newest}
@@ -121,7 +121,7 @@ def _plots_of_pages(
 
 
 def _outcomes(entries: Sequence[CrawlReader.Iteration]) -> dict[str, int]:
-    """Count how many URLs ended how, the most frequent outcome first."""
+    """Count URLs by final outcome, the most frequent outcome first."""
     ended = Counter[str]()
     for entry in entries:
         ended.update(entry["counts"]["outcomes"])

@@ -12,9 +12,9 @@ from crawl_lib.errors import LockedError, ScratchError, os_errors
 from crawl_lib.stopping import Work
 
 LOCK = "export.lock"
-"""Held for the moment in which a process deletes what others left and makes its folder."""
+"""Held while a process deletes leftovers of others and makes its folder."""
 LOOK_S = 0.1
-"""Seconds between two looks of a process that waits for its turn."""
+"""Seconds between two looks of a waiting process."""
 PREFIXES = ("export-", "read-", "repair-", "text-", "work-")
 
 
@@ -22,10 +22,10 @@ PREFIXES = ("export-", "read-", "repair-", "text-", "work-")
 def scratch_folder(config: Config, name: str) -> Iterator[Path]:
     """Give an empty folder below `scratch.directory`.
 
-    It is deleted at the end. `name`: with one of `PREFIXES`. Its process holds a lock on the folder; so one without a
-    lock was left by a killed process, and is deleted by the next, whatever its name. Raises LockedError if another
-    process of this machine has a folder of that name, ScratchError naming the path if the disk refuses, also for
-    whatever the system refuses below it.
+    The folder is deleted at the end. `name`: begins with a prefix in `PREFIXES`. The process holds a lock on the
+    folder. A folder without a lock is left from a killed process, and the next process deletes the folder, whatever the
+    name. Raises LockedError if another process of this machine has a folder of this name; ScratchError naming the path
+    if the disk refuses, also for any refusal of the system below the folder.
     """
     base = Path(config.scratch.directory)
     folder = base / name
@@ -50,9 +50,10 @@ def scratch_folder(config: Config, name: str) -> Iterator[Path]:
 def scratch_base(config: Config, name: str) -> Iterator[Path]:
     """Give a folder in `scratch.directory` to one process.
 
-    The folder keeps what an earlier attempt left.
+    The folder keeps the files of earlier attempts.
 
-    `name`: with none of `PREFIXES`. Raises LockedError if another one is in it, ScratchError as `scratch_folder`.
+    `name`: begins with no prefix in `PREFIXES`. Raises LockedError if another process holds the folder, ScratchError as
+    `scratch_folder`.
     """
     folder = Path(config.scratch.directory) / name
     with os_errors(folder, "scratch.directory cannot be used", ScratchError), ExitStack() as stack:

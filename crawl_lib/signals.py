@@ -1,9 +1,9 @@
-"""SIGINT and SIGTERM as an event, for programs (never for the library's own functions, which take the event).
+"""SIGINT and SIGTERM as an event, for programs; the library's own functions take the event.
 
-The rule of all programs: the first signal sets the event, and the program ends at its next safe point; where that
-takes longer than `LONGEST_STOP_S` it is ended there, as by a kill, which loses nothing. The second signal ends it at
-once; so does the first one while modules are loaded. The exit code is 128 and the signal's number, as shells have it:
-130 for SIGINT (Ctrl-C), 143 for SIGTERM.
+The rule of all programs: the first signal sets the event, and the program ends at its next safe point. If the safe
+point is more than `LONGEST_STOP_S` away, the program ends as by a kill, without loss. The second signal ends the
+program at once; so does the first signal while modules are loaded. The exit code is 128 plus the signal's number, as in
+shells: 130 for SIGINT (Ctrl-C), 143 for SIGTERM.
 """
 
 import os
@@ -16,17 +16,17 @@ from types import FrameType
 from typing import Self
 
 LONGEST_STOP_S = 4.0
-"""A program that was told to stop ends within 5 s, children included."""
+"""A program that gets a signal ends within 5 s, children included."""
 STOPPED_TEXT = "stopped; run it again to go on"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _BY_SIGNAL = 128
 
 
 class LastResort:
-    """Ends this process where a step takes longer than `LONGEST_STOP_S` to see that it is to stop.
+    """A timer that ends this process if a step takes longer than `LONGEST_STOP_S` to notice the event.
 
-    Only while its `with` block runs. A merge of tables, an upload or a statement of a key server looks at nothing while
-    it runs. To end there is what a kill does, which loses nothing; fetching processes die with their parent.
+    The timer works only inside its `with` block. A merge of tables, an upload or a statement of a key server notices
+    nothing. The end is like a kill, without loss; fetching processes die with their parent.
     """
 
     def __init__(self, seconds: float = LONGEST_STOP_S) -> None:
@@ -39,7 +39,7 @@ class LastResort:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """It has stopped by itself."""
+        """Cancel the timer: the work has stopped by itself."""
         self._is_needed = False
         if self._timer is not None:
             self._timer.cancel()
@@ -63,7 +63,7 @@ class LastResort:
 
 
 class StopSignal(Event):
-    """Set by SIGINT or SIGTERM. `code`: the exit code of a program that was stopped by it.
+    """The event that SIGINT or SIGTERM sets. `code`: the exit code of a program stopped by the signal.
 
     `text`: what the program then tells the user, with the way to go on; empty: nothing.
     """
@@ -87,8 +87,8 @@ def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]
 def end_on_signals() -> AbstractContextManager[None]:
     """End the process at once on SIGINT or SIGTERM, silently.
 
-    Nothing is begun yet. Main thread only. Python alone would print where it was. This module loads nothing but
-    Python's own, so that a program has this first.
+    For the time before any work has begun; Python alone would print a traceback. Main thread only. This module loads
+    only Python's own modules, so that a program can call this function first.
     """
     return _handled(lambda number, _: os._exit(_BY_SIGNAL + number))
 
@@ -98,8 +98,8 @@ def stop_on_signals() -> Iterator[StopSignal]:
     """Give an event that SIGINT or SIGTERM sets.
 
     The second signal ends the process. Main thread only. The process ends in any case, within `LONGEST_STOP_S` of the
-    first signal. A thread listens to the signals: Python runs handlers in the main thread, which may be in a query or a
-    system call for long.
+    first signal. A thread listens to the signals, because Python runs handlers in the main thread, and the main thread
+    may spend a long time in a query or a system call.
     """
     stop = StopSignal()
     reader, writer = os.pipe()
@@ -111,9 +111,7 @@ def stop_on_signals() -> Iterator[StopSignal]:
         listener.start()
         written_before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         try:
-            with _handled(
-                lambda *_: None
-            ):  # there is a handler, so that the signal is written to the pipe
+            with _handled(lambda *_: None):  # with a handler, the signal is written to the pipe
                 yield stop
         finally:
             signal.set_wakeup_fd(written_before)
@@ -126,8 +124,8 @@ def stop_on_signals() -> Iterator[StopSignal]:
 def interrupt_on_signals() -> Iterator[None]:
     """Raise KeyboardInterrupt at SIGINT; end the process at SIGTERM.
 
-    SIGINT is Ctrl-C, and handled as by Python. An interactive shell runs so, within `stop_on_signals`, whose thread
-    gets no signal meanwhile. Main thread only.
+    Python's own handler takes SIGINT (Ctrl-C). An interactive shell uses this function within `stop_on_signals`, whose
+    thread gets no signal meanwhile. Main thread only.
     """
     heard = signal.set_wakeup_fd(-1)
     try:

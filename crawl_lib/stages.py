@@ -1,10 +1,11 @@
 """The stages of a crawl, as Airflow's operators and the command line call them.
 
-Each function takes opened stores (`open_stores`), does one stage, and returns a small mapping of paths and counts that
-can be written as JSON. Each may be run again at any time: it goes on where it stopped, or finds its work done and says
-so. Once the stores' `stop` is set, the stage ends within seconds and raises StoppedError; what it had is durable, and
-the next run goes on there. A crawl flushes its fetched pages. All other stages give up their current step and interrupt
-the queries of their engine. Whole files stay, and hidden files that no reader opens. All raise KrakeError alone.
+Each function takes opened stores (`open_stores`), does one stage, and returns a small mapping of paths and counts,
+fit for JSON. A stage may be run again at any time: the stage goes on where the last run stopped, or finds the work
+done and says so. Once the stores' `stop` is set, a stage ends within seconds and raises StoppedError; finished work is
+durable, and the next run goes on there. A crawl flushes its fetched pages. All other stages give up the current step
+and interrupt the queries of their engine. Whole files stay, as do hidden files without readers. All errors are
+KrakeErrors.
 
     inject -> (crawl_node per node -> commit_iteration) x N -> settle_node per node, maintain_keys at the same time
            -> export_pages -> link_export -> finalize_export
@@ -69,7 +70,7 @@ if TYPE_CHECKING:
     from crawl_lib.usable import require_usable
 else:
     # Modules with numpy and Arrow are loaded at their first use, here and below. Both begin threads, so a process that
-    # is to be forked for each task must not have them. They take a third of a second, which most tasks need not pay.
+    # forks a child for each task must not have them. Loading takes a third of a second, which most tasks save.
     __getattr__ = loads_later(
         "crawl_lib",
         {
@@ -92,16 +93,17 @@ def inject(
 ) -> Result:
     """Leave seeds for the nodes that own their hosts.
 
-    A CrawlDb takes them in at once (`crawldb`: its version).
+    A CrawlDb takes in the seeds at once (`crawldb`: its version).
 
     `seeds`: URLs, a line each, or the path of a file or of a directory of files. `below`: the only directory whose
-    files may be named, for those who are no users of this machine; None: all that this process may read. Run again, it
-    lets what this machine has hold for the run's iterations (`note_change`). Returns counts, the first rejections by
-    file and line. For up to `_NAMED_SEEDS` seeds the result has `waiting` (URLs that wait already, and until when) and
-    `warning` (addresses that the config refuses).
+    files may be named, for users without an account on this machine; None: any file that this process may read. A
+    second run makes this machine's config and code count for the run's iterations (`note_change`). Returns counts, and
+    the first rejections by file and line. For up to `_NAMED_SEEDS` seeds the result has `waiting` (URLs that wait
+    already, with their times) and `warning` (addresses that the config refuses).
 
-    Raises InputError if the path is not there or may not be named, or no line of what was given is a URL to crawl;
-    ConfigError if no iteration may have the nodes of the config yet, a place is of another crawl, or seeds are other
+    Raises InputError if the path is missing or may not be named, or no given line is a URL to crawl; ConfigError if no
+    iteration may have the nodes of the config yet, a place is of another crawl, or seeds are sites of others and
+    `fetch.contact` is not set.
     people's sites and `fetch.contact` is not set.
     """
     CrawlName(stores).require()
@@ -143,7 +145,7 @@ def inject(
 def _few_seeds(stores: Stores, manifest: Mapping[str, Any]) -> list[str]:
     """Return the seeds of a manifest with at most `_NAMED_SEEDS`.
 
-    If there are more, no seed is returned, since nobody waits for a single one.
+    With more seeds the list is empty, since nobody waits for a single seed.
     """
     if manifest["accepted"] > _NAMED_SEEDS:
         return []
@@ -156,7 +158,7 @@ def _few_seeds(stores: Stores, manifest: Mapping[str, Any]) -> list[str]:
 def _is_refused(stores: Stores, url: str) -> bool:
     """Return whether a URL's host is a refused address.
 
-    A name says nothing before DNS.
+    A name says nothing before DNS, so the answer is False.
     """
     from crawl_lib.fetch import AddressFilter  # noqa: PLC0415 - pycurl takes a moment
 
@@ -172,8 +174,8 @@ def _is_refused(stores: Stores, url: str) -> bool:
 def retry_now(stores: Stores, *, run_id: str) -> Result:
     """Fetch all waiting URLs with a run's first iteration.
 
-    `krake retry --now` does the same. It happens once for a run. Returns counts of what waits on this machine, and the
-    path of the note. Raises what `curate.retry_now` does.
+    `krake retry --now` does the same. A run does this once. Returns counts of the waiting URLs on this machine, and the
+    path of the note. Raises the errors of `curate.retry_now`.
     """
     from crawl_lib import curate  # noqa: PLC0415
 
@@ -192,7 +194,13 @@ def generate(
 ) -> Result:
     """Make or find an iteration's list and folder.
 
+<<<<<<< HEAD
     Returns the fields of `crawldb.Generated`; only with `ended`, nothing is due, and the run's iterations end.
+||||||| 3cfe4e44
+    Returns what `crawldb.generate` does; with `ended` nothing is due, and the run's iterations end.
+=======
+    Returns the result of `crawldb.generate`; with `ended` no URL is due, and the run's iterations end.
+>>>>>>> h-prose2
     """
     from crawl_lib import crawldb  # noqa: PLC0415
 
@@ -205,7 +213,7 @@ def generate(
 def update_crawldb(stores: Stores) -> Result:
     """Take in all seeds and segments that the CrawlDb lacks.
 
-    Returns the newest `version`, its `path`, and how many `rows` it has, those of each status, and `segments`.
+    Returns the newest `version`, its `path`, the number of `rows`, rows by status, and `segments`.
     """
     from crawl_lib import crawldb  # noqa: PLC0415
 
@@ -214,7 +222,7 @@ def update_crawldb(stores: Stores) -> Result:
 
 
 def require_crawldb(stores: Stores) -> None:
-    """Raise ConfigError for a crawl whose queues say what is crawled."""
+    """Raise ConfigError for a crawl without a CrawlDb."""
     if not stores.config.order.has_crawldb:
         raise ConfigError(
             "frontier.order: is fifo, and this needs crawldb (docs/recrawl.md says what that changes)"
@@ -246,9 +254,9 @@ def maintain_keys(
 
     Returns the report.
 
-    `server`: one of `key_storage.servers`, whose part of the work is to be done (its own interval on all replicas, and
-    its counts), None for all. The parts may be done at the same time. Raises KeyServerDownError naming servers that
-    could not be repaired, after all others were; KeyAccessError or KeyTablesError if they wait for the operator.
+    `server`: one server of `key_storage.servers`, for its part of the work (its own interval on all replicas, and its
+    counts), or None for all parts. Parts may run at the same time. Raises KeyServerDownError naming unrepaired servers,
+    after all others were repaired; KeyAccessError or KeyTablesError if these servers wait for the operator.
     """
     with stores.keys() as keys:
         report = repair(keys, server, stores)
@@ -268,8 +276,8 @@ def export_pages(
 
     Requisites are included if asked for.
 
-    `run_id`: take in nothing younger than this run; `folders`: only these iterations (names, `A..B`, `newest 3`);
-    `label`: the export's name. Returns its name as `export`, and counts. Raises OutputConflictError if that name has
+    `run_id`: exclude segments later than this run; `folders`: only these iterations (names, `A..B`, `newest 3`);
+    `label`: the export's name. Returns the name as `export`, and counts. Raises OutputConflictError if the export has
     other inputs.
     """
     from crawl_lib import export as room  # noqa: PLC0415
@@ -311,7 +319,7 @@ def finalize_export(stores: Stores, *, export: str) -> Result:
 def rank_export(stores: Stores, *, export: str, of: str = "pages") -> Result:
     """Rank the pages, hosts or domains of an export.
 
-    `of` says which. Ranks follow from the links between them.
+    `of`: `pages`, `hosts` or `domains`. The ranks follow from the links between the pages.
     """
     from crawl_lib import ranks  # noqa: PLC0415
 
@@ -321,8 +329,8 @@ def rank_export(stores: Stores, *, export: str, of: str = "pages") -> Result:
 def update_score(stores: Stores, *, export: str | None = None) -> Result:
     """Make ranks the scores of the CrawlDb's rows.
 
-    The ranks are those of `scores.of`, or of the pages of an `export`. Returns what `update_crawldb` does, and
-    `export`: None where it is LinkRank; else the newest that has arcs.
+    The ranks are those of `scores.of`, or of the pages of an `export`. Returns the result of `update_crawldb`, and
+    `export`: None for LinkRank; else the given export, or the newest export with arcs.
     """
     from crawl_lib import crawldb, ranks  # noqa: PLC0415
     from crawl_lib.export import ARCS_IN, ARCS_OUT, newest_export  # noqa: PLC0415
@@ -339,7 +347,7 @@ def update_score(stores: Stores, *, export: str | None = None) -> Result:
 def invert_links(stores: Stores) -> Result:
     """Take new segments into the LinkDb.
 
-    Returns the newest `version`, its `path`, and how many `rows` it has.
+    Returns the newest `version`, its `path`, and the number of `rows`.
     """
     from crawl_lib import linkdb  # noqa: PLC0415
 
@@ -349,7 +357,7 @@ def invert_links(stores: Stores) -> Result:
 def make_output(stores: Stores, *, output: str) -> Result:
     """Make the missing parts of an output; return counts.
 
-    `output`: one of those that `outputs.tasks` may name.
+    `output`: a name that `outputs.tasks` may have.
     """
     from crawl_lib.outputs import MADE_BY_TASKS  # noqa: PLC0415
 
@@ -357,10 +365,10 @@ def make_output(stores: Stores, *, output: str) -> Result:
 
 
 def collect_realtime(stores: Stores) -> Result:
-    """Make segments of what the real-time service has fetched.
+    """Make segments of the fetches of the real-time service.
 
-    The service is that of this machine. `folder` is "" if nothing is closed. Returns what `realtime.collect_all` does,
-    and raises the same errors.
+    The service runs on this machine. `folder` is "" if there is nothing to collect. Returns the result of
+    `realtime.collect_all`, and raises the same errors.
     """
     from crawl_lib import realtime  # noqa: PLC0415
 
@@ -370,10 +378,10 @@ def collect_realtime(stores: Stores) -> Result:
 def make_statistics(stores: Stores, *, hour: datetime | None = None) -> Result:
     """Make real-time statistics of an hour.
 
-    Earlier hours with late segments, and the days of all these hours, are made, too.
+    Statistics of earlier hours with late segments, and of the days of all these hours, are made too.
 
-    `hour`: any moment of the hour; None: the last hour that is over. Returns and raises what
-    `statistics.update_statistics` does.
+    `hour`: any moment of the hour; None: the last complete hour. Returns and raises the same as
+    `statistics.update_statistics`.
     """
     from crawl_lib import statistics  # noqa: PLC0415
 
@@ -386,7 +394,7 @@ def make_statistics(stores: Stores, *, hour: datetime | None = None) -> Result:
 def mark_duplicates(stores: Stores) -> Result:
     """Give all but the best of equal pages the status `duplicate`.
 
-    Returns what `update_crawldb` does.
+    Returns the result of `update_crawldb`.
     """
     from crawl_lib import crawldb, duplicates  # noqa: PLC0415
 

@@ -1,7 +1,7 @@
 """The two states of a URL: what the key store believes (`KeyState`), and what one fetch saw (`Outcome`).
 
-A key's state only grows: unknown -> QUEUED -> CRAWLED or GONE. It never goes back to QUEUED; only `krake forget`
-makes a key unknown again. Every URL that leaves the queue for good ends in exactly one Outcome.
+A key's state only grows: unknown -> QUEUED -> CRAWLED or GONE. No state goes back to QUEUED; only `krake forget` makes
+a key unknown again. Every URL that leaves the queue for good ends in exactly one Outcome.
 """
 
 from collections.abc import Mapping
@@ -9,12 +9,12 @@ from enum import IntEnum, StrEnum
 
 
 class KeyState(IntEnum):
-    """What `keyinfo` says of a key."""
+    """The state of a key, in the column `keyinfo`."""
 
     QUEUED = 1
-    """Taken in: its URL is in a queue, also to be tried again, or in an open take."""
+    """Taken in: the URL is in a queue, perhaps to be tried again, or in an open take."""
     CRAWLED = 2
-    """A committed segment has a final row of it in `pages`, and it was not gone."""
+    """A committed segment has a final row of the URL in `pages`, and the page was not gone."""
     GONE = 3
     """The last fetch answered 404 or 410."""
 
@@ -68,7 +68,7 @@ class Outcome(StrEnum):
 KEY_STATE_OF_OUTCOME = {
     outcome: KeyState.GONE if outcome is Outcome.GONE else KeyState.CRAWLED for outcome in Outcome
 }
-"""The key state that a committed outcome leaves where it is final; every outcome has one."""
+"""The key state after a final outcome is committed; every outcome has a state."""
 
 WITH_RESPONSE = frozenset(
     {
@@ -82,21 +82,21 @@ WITH_RESPONSE = frozenset(
         Outcome.MIME_REFUSED,
     }
 )
-"""Outcomes whose WARC group holds a request and a response; the others are a metadata record alone."""
+"""Outcomes with a request and a response in the WARC group; other outcomes have a metadata record alone."""
 
 ERROR_ANSWERS = frozenset(
     {Outcome.GONE, Outcome.CLIENT_ERROR, Outcome.SERVER_ERROR, Outcome.UNEXPECTED_STATUS}
 )
-"""Outcomes of answers whose status says that there is no page."""
+"""Outcomes of answers with a status that means no page."""
 
 NOT_ASKED = frozenset(
     {Outcome.ROBOTS_DENIED, Outcome.ADDRESS_REFUSED, Outcome.PORT_REFUSED, Outcome.FILTERED}
 )
-"""Outcomes of URLs that a rule kept us from asking for, of the site or of ours: they say nothing of the network."""
+"""Outcomes of URLs that a rule of the site or of ours kept from being requested: no evidence about the network."""
 
 
 def answers_of(outcomes: Mapping[str, int]) -> tuple[int, int]:
-    """Return how many URLs were answered, and of how many.
+    """Return how many URLs were answered, and of how many URLs.
 
     Any response counts as an answer; URLs in `NOT_ASKED` do not count.
     """

@@ -1,8 +1,8 @@
 """A piece of work: how it is asked to stop, and how it tells how far it is.
 
-The caller of a stage sets the event, from a signal handler or another thread; the work looks at it between its parts,
-at least each second, and raises StoppedError there. Files that it was writing are deleted on the way out, or stay
-hidden until the next run deletes them.
+The caller of a stage sets the event, from a signal handler or another thread. Between its parts, at least each second,
+the work looks at the event, and raises StoppedError if the event is set. Unfinished files are deleted on the way out,
+or stay hidden until the next run deletes them.
 """
 
 import time
@@ -21,7 +21,7 @@ OnProgress = Callable[[Mapping[str, Any]], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """Whom a piece of work listens to. `stop`: set when it is to end; `on_progress`: gets reports, None for none."""
+    """A piece of work. `stop`: the event that ends the work; `on_progress`: gets reports, or None."""
 
     stop: Event = field(default_factory=Event, repr=False, compare=False)
     on_progress: OnProgress | None = field(default=None, repr=False, compare=False)
@@ -44,8 +44,9 @@ class Work:
 
 
 class Progress:
-    """Counts what is done of one part of a piece of work, and reports it at the start, every `INTERVAL_S` seconds, and
-    at the end. `total`: 0 if unknown. `unit`: what is counted, such as "pages"."""
+    """Counts items of a part of the work, and reports counts at the start, every `INTERVAL_S` seconds, and at the end.
+
+    `total`: 0 if unknown. `unit`: what is counted, such as "pages"."""
 
     INTERVAL_S = 0.5
 
@@ -66,14 +67,14 @@ class Progress:
             self.end()
 
     def end(self) -> None:
-        """Report, whatever the time: all is done."""
+        """Report the final count at once."""
         self._work.report(stage=self._stage, done=self._done, total=self._total, unit=self._unit)
 
 
 def go_on(stop: Event | None) -> None:
     """Raise StoppedError if the stage is to stop.
 
-    Without an event it never is.
+    Without an event the stage never stops.
     """
     if stop is not None and stop.is_set():
         raise StoppedError("stopped as asked; run it again to go on")

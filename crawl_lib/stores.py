@@ -24,7 +24,7 @@ SEARCH_USER_VARIABLE, SEARCH_PASSWORD_VARIABLE = "KRAKE_SEARCH_USER", "KRAKE_SEA
 
 @dataclass(frozen=True)
 class SearchCredentials:
-    """Who asks OpenSearch. `repr` hides the password."""
+    """The user of OpenSearch. `repr` hides the password."""
 
     user: str
     password: str = field(repr=False)
@@ -32,11 +32,11 @@ class SearchCredentials:
 
 @dataclass(frozen=True)
 class Secrets:
-    """Secrets that must not be in a config file, and are never printed: `repr` hides them.
+    """Secrets outside of config files, never printed: `repr` hides the secrets.
 
-    `dfs`: how HDFS is reached, where Airflow's connection says it otherwise than the config; no secret by itself.
-    `s3`: what an object store asks for; None has it found in the environment or by the machine's role.
-    `search`: the user of OpenSearch; None without login.
+    `dfs`: how to reach HDFS, if Airflow's connection differs from the config; no secret by itself. `s3`: credentials of
+    an object store; None: from the environment or the machine's role. `search`: the user of OpenSearch; None without
+    login.
     """
 
     key_storage_password: str | None = field(default=None, repr=False)
@@ -58,7 +58,7 @@ class Secrets:
 class Stores(Work):
     """A config, its file store and a way to its key store.
 
-    `config`: as the file says it, which nodes compare. `stop`: set when the work is to end, see `stopping`.
+    `config`: as in the file; nodes compare their configs. `stop`: the event that ends the work, see `stopping`.
     """
 
     config: Config
@@ -69,9 +69,9 @@ class Stores(Work):
     def keys(self, node: str | None = None, *, make: bool = True) -> Iterator[ShardedKeyStore]:
         """Open the key store.
 
-        `node`: whose own server is asked first. `make`: embedded tables are made if missing. With a CrawlDb it keeps
-        turns only, and lacks no keys. Raises KeyStoreError; KeyTablesError where new tables would make the crawl forget
-        what it has fetched, or were made again and are not filled yet.
+        `node`: the node whose own server is asked first. `make`: missing embedded tables are made. With a CrawlDb the
+        store keeps turns only, and lacks no keys. Raises KeyStoreError; KeyTablesError if new tables would make the
+        crawl forget fetched pages, or if tables were made again and are not filled yet.
         """
         if lacks := Unfilled(self.crawl).names():
             raise KeyTablesError(
@@ -114,9 +114,7 @@ class Stores(Work):
             if not any(there[place] for place in store.rings[first])
         ]
         if lost and self.crawl.segments():
-            if (
-                problem := store.ring_problem()
-            ):  # other servers: that their files are not there yet is no loss
+            if problem := store.ring_problem():  # other servers: missing files are no loss then
                 raise KeyTablesError(problem)
             gone = sorted({place for first in lost for place in store.rings[first]})
             raise KeyTablesError(
@@ -147,7 +145,7 @@ class Stores(Work):
 def has_tables(server: KeyServer) -> bool:
     """Return whether a server has its tables.
 
-    A caller leaves out a server that does not answer, and counts it.
+    True too for a server without an answer: the caller leaves out such a server, and counts it.
     """
     try:
         return server.exists()
@@ -175,8 +173,8 @@ def open_stores(
 
     `stop`, `on_progress`: see `stopping.Work`; the store stops waiting, too.
 
-    `make`: its root is made if it is missing; False for those who only look. Raises ConfigError or StorageError naming
-    the path; the operator makes it usable. StoppedError if `stop` is set.
+    `make`: a missing root is made; False for readers. Raises StoppedError if `stop` is set; ConfigError or StorageError
+    naming the path; the operator makes the path usable.
     """
     secrets, work = (
         secrets or Secrets.from_environment(),

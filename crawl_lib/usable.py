@@ -1,7 +1,7 @@
-"""What a config asks of this machine and of its servers, looked at before anything is done: all that is wrong at once.
+"""What a config asks of this machine and its servers, checked before any work: all problems at once.
 
-A crawl would find it too, some of it after hours: `scratch.directory` is first used when all iterations are over. The
-check makes and changes nothing: whether a directory can be written to is tried with a file that has no name.
+A crawl would find each problem too, perhaps after hours: `scratch.directory` is first used after all iterations. The
+check changes nothing: a file without a name tests whether a directory can be written to.
 """
 
 import logging
@@ -55,8 +55,8 @@ def require_usable(
 
     A single problem is raised itself. Several problems become one ConfigError, with a line for each.
 
-    `batch`: the batch stages run on this machine, as on that of `inject` in a DAG. A problem that may pass
-    by itself is a warning in the log, if there is no other one. Raises StoppedError.
+    `batch`: the batch stages run on this machine, as on the machine of `inject` in a DAG. If every problem may pass by
+    itself, the problems are warnings in the log. Raises StoppedError.
     """
     here = is_one_machine(config)
     found = [
@@ -77,9 +77,9 @@ def require_usable(
 
 
 def is_one_machine(config: Config) -> bool:
-    """Return whether all of the crawl is on this machine.
+    """Return whether the whole crawl is on this machine.
 
-    Both file store and key servers are.
+    File store and key servers are local then.
     """
     return is_local(config) and all(map(is_sqlite_server, config.key_storage.servers))
 
@@ -87,7 +87,7 @@ def is_one_machine(config: Config) -> bool:
 def shared_problems(config: Config, secrets: Secrets, stop: Event | None = None) -> Problems:
     """Yield the problems of every machine of the crawl.
 
-    They are those of rules, file store and key servers. Raises StoppedError.
+    Rules, file store and key servers are checked. Raises StoppedError.
     """
     for check in (_rules(config), _store(config, secrets, stop), _keys(config, secrets)):
         yield from _noted(check)
@@ -96,7 +96,7 @@ def shared_problems(config: Config, secrets: Secrets, stop: Event | None = None)
 def local_problems(config: Config, *, nodes: bool, batch: bool) -> Problems:
     """Yield the problems of one machine.
 
-    Nodes work there (`nodes`), or the batch stages (`batch`).
+    `nodes`: whether nodes work there; `batch`: whether the batch stages do.
     """
     if nodes:
         yield from _noted(_queues(config))
@@ -129,7 +129,7 @@ def _rules(config: Config) -> Problems:
 def _store(config: Config, secrets: Secrets, stop: Event | None) -> Problems:
     """Check the file store.
 
-    A server is asked once, and not waited for.
+    A server gets one request, without waiting for the server to recover.
     """
     config = secrets.dfs.applied(config)
     if not is_local(config):
@@ -147,7 +147,7 @@ def _store(config: Config, secrets: Secrets, stop: Event | None) -> Problems:
         store, room = LocalStorage(root), LocalStorage(_there(root))
     for written in (config.crawl.directory, config.export.directory):
         store.require_writable(written)
-    with suppress(StorageError):  # what cannot be looked at says nothing of other crawls
+    with suppress(StorageError):  # an unreadable place gives no evidence of other crawls
         yield from map(ConfigError, CrawlName(Stores(config, secrets, store)).others())
     if room.exists(""):
         yield from _room(FreeSpace(config.watermarks, None, lambda: room))
@@ -188,7 +188,7 @@ def _queues(config: Config) -> Problems:
     nodes = len(config.servers)
     if nodes - len(refused) < needed_segments(
         nodes, config.crawl.min_nodes
-    ):  # else the node's own task says it
+    ):  # otherwise the node's own task reports the problem
         yield from refused
     if _there(queues).is_dir():
         yield from _room(FreeSpace(config.watermarks, _there(queues)))
@@ -212,7 +212,7 @@ def _file(option: str, name: str | None) -> Problems:
 
 
 def _directory(option: str, path: Path) -> Problems:
-    """Say why a directory cannot be written to, or made."""
+    """Report a directory that cannot be made or written to."""
     try:
         with tempfile.TemporaryFile(dir=_there(path)):
             return

@@ -16,7 +16,7 @@ _SOURCES = (".py", ".sql", ".c", ".h")
 
 
 def in_checkout(package: Path = _PACKAGE) -> bool:
-    """Say whether this is a checkout, where people have `make`.
+    """Say whether this is a checkout, with `make`.
 
     An installed wheel has no Makefile.
     """
@@ -39,7 +39,7 @@ def mapping_file(package: Path = _PACKAGE) -> Path:
 def code_digest(package: Path = _PACKAGE) -> str:
     """Return a digest of the sources of `crawl_lib` and `sql/`.
 
-    SHA-256 in hex: tells checkouts and wheels of one version apart.
+    SHA-256 in hex: checkouts and wheels of one version may differ in their digests.
     """
     digest, sql = sha256(), sql_directory(package)
     for root in (package, sql):

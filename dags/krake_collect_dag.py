@@ -11,8 +11,8 @@ and closes a part of its archive every five minutes. Once an hour this DAG makes
 There is no DAG that crawls: a task of a node and the service exclude each other by the lock of the node.
 
 #### When it failed
-Run the task again at any time: each fetch is in exactly one segment, wherever an attempt stopped. Correct what the
-last line of the log names, then *Clear* the task. Or leave the failed run: the next run goes on there.
+Run the task again at any time: each fetch is in exactly one segment, wherever an attempt stopped. Correct the cause
+named by the last line of the log, then *Clear* the task. Or leave the failed run: the next run goes on there.
 """
 
 from __future__ import annotations

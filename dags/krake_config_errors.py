@@ -1,8 +1,9 @@
 """
 ### Krake: configs that make no DAG
 
-This file makes no DAG. It raises what is wrong with configs, which Airflow shows on its page Home as an import error.
-The file of the other DAGs shows a grey DAG in the place of each, and may not raise: all its DAGs would go away.
+This file makes no DAG, and raises the faults of configs. Airflow shows the faults on its page Home as an import error.
+The other DAG files must not raise, or else all their DAGs would go away: these files show a grey DAG for each config
+with a fault.
 """
 
 from __future__ import annotations

@@ -1,20 +1,20 @@
 """
 ### Krake: outputs
 
-What `outputs.tasks` of Krake's config names, alone. With `outputs.when: segments` a run begins when an iteration was
-committed (the asset of segments); with `run` these tasks are the end of each run of the crawl, and this DAG is for
-runs by hand. Where `scores.when` is `segments` too, the tasks of `scores.tasks` are the beginning of this DAG.
+The tasks of `outputs.tasks` in Krake's config, alone. With `outputs.when: segments` a run begins after the commit of an
+iteration (the asset of segments). With `run` these tasks are the end of each run of the crawl, and this DAG is for runs
+by hand. If `scores.when` is `segments` too, the tasks of `scores.tasks` are the beginning of this DAG.
 
-* **text** reads what each page says: its main text, its language and its words.
+* **text** reads each page's main text, language and words.
 * **captures** notes where the newest capture of each URL is, so that look-ups of a URL are fast.
-* **index** makes the version of the index that has the pages which are there now, for `krake search`.
+* **index** makes a version of the index with the current pages, for `krake search`.
 * **push** brings OpenSearch (`push.url`) to the newest version of the index.
 * **commoncrawl** makes Common Crawl's index and WET files, as `commoncrawl.make` of the config says.
 * **graphs** makes files of hosts, domains and links of the newest export, for other programs.
 
 #### When it failed
-Every task may be run again at any time: it goes on where it stopped, or finds its work done. Correct what the log's
-last line names, then *Clear* the failed task with its downstream.
+Every task may be run again at any time: the task goes on where the last try stopped, or finds its work done. Correct
+the cause named by the log's last line, then *Clear* the failed task with its downstream.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from crawl_lib.config import Config
 
 
 def outputs_dag(config: Config) -> None:
-    """The DAG of a config."""
+    """Make the DAG of a config."""
     with DAG(
         dag_id=f"{config.crawl.name}_{OUTPUTS}",
         description="Texts and what is made of them, of what was crawled already",

@@ -1,23 +1,22 @@
 """
 ### Krake: process
 
-Maintenance, export, linker and finalizer alone, over iterations that were crawled before.
+Maintenance, export, linker and finalizer alone, over earlier iterations.
 
-1. **maintain_keys.server_N** counts the keys of the N-th key server, compares all replicas of its own interval of
-   keys, and fills those that miss some; its log names the server. The tasks work side by side.
+1. **maintain_keys.server_N** counts the keys of the N-th key server, compares all replicas of the server's own interval
+   of keys, and fills in missing keys; the log names the server. The tasks work side by side.
 2. **export** writes mapping, content and offsets of the pages of the chosen iterations.
-3. **linker** turns their links into arcs.
+3. **linker** turns the links of these pages into arcs.
 4. **finalizer** writes the web graph.
 
 #### Parameters
-*folders*: iterations, one a line: names (folders of the crawl directory, POSIX times such as `1795000000`), `A..B`
+*folders*: iterations, a line each: names (folders of the crawl directory, POSIX times such as `1795000000`), `A..B`
 (from A to B, both included), or `newest 3`; empty: all. Cleared after a later run, `newest 3` means other iterations.
-*label*: the export's name (letters, digits, `.`, `_`, `-`); empty: the newest iteration in it.
+*label*: the export's name (letters, digits, `.`, `_`, `-`); empty: the newest of the iterations.
 
 #### When it failed
-Correct what the log's last line names, then *Clear* the failed task with its downstream. An export that exists already
-and was made of the same iterations is found complete; one of other iterations is never overwritten: choose another
-label.
+Correct the cause named by the log's last line, then *Clear* the failed task with its downstream. An existing export of
+the same iterations is found complete. An export of other iterations is never overwritten: choose another label.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from crawl_lib.config import Config
 
 
 def process_dag(config: Config) -> None:
-    """The DAG of a config."""
+    """Make the DAG of a config."""
     with DAG(
         dag_id=f"{config.crawl.name}_{PROCESS}",
         description="Export, links and web graph of iterations that are crawled already",

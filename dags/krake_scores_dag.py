@@ -1,21 +1,21 @@
 """
 ### Krake: scores
 
-What `scores.tasks` of Krake's config names, alone. With `scores.when: segments` a run begins when an iteration was
-committed (the asset of segments); with `run` these tasks are the end of each run of the crawl, and this DAG is for
-runs by hand. Where `outputs.when` is `segments` too, the DAG of outputs begins with these tasks, and this one is for
-runs by hand.
+The tasks of `scores.tasks` in Krake's config, alone. With `scores.when: segments` a run begins after the commit of an
+iteration (the asset of segments). With `run` these tasks are the end of each run of the crawl, and this DAG is for runs
+by hand. If `outputs.when` is `segments` too, the DAG of outputs begins with these tasks, and this DAG is for runs by
+hand.
 
 * **invert_links** takes new segments into the LinkDb: who links to a page, and with which words.
 * **duplicates** gives all but the best of equal pages the status `duplicate` in the CrawlDb.
-* **score** ranks the pages of the newest export that has arcs, where they are not ranked yet, and makes their ranks the
-  scores of the CrawlDb, as a new version of it. Where the newest version has these scores, nothing is left to be done.
-  It is skipped before the first export.
+* **score** ranks the pages of the newest export with arcs, unless ranked before, and makes their ranks the scores of a
+  new version of the CrawlDb. If the newest version has these scores, the task changes nothing. The task is skipped
+  before the first export.
 
 #### When it failed
-Every task may be run again at any time. Correct what the log's last line names, then *Clear* the failed task with its
-downstream. Where no page of the export links to another there is nothing to rank: crawl first, or take the task out of
-`scores.tasks`.
+Every task may be run again at any time. Correct the cause named by the log's last line, then *Clear* the failed task
+with its downstream. If no page of the export links to another page, no page can be ranked: crawl first, or take the
+task out of `scores.tasks`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from crawl_lib.config import Config
 
 
 def scores_dag(config: Config) -> None:
-    """The DAG of a config."""
+    """Make the DAG of a config."""
     begins_by_segments = config.scores.when == "segments" and not scores_come_first(config)
     with DAG(
         dag_id=f"{config.crawl.name}_{SCORES}",

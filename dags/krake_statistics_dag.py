@@ -1,18 +1,18 @@
 """
 ### Krake: statistics
 
-The DAG of a config with a section `realtime`. Once an hour this DAG counts by domain what was shared and fetched in the
-hour before: URLs, shares, hits, images, outcomes, bytes and latencies. The counts of a day follow the day's last hour.
+The DAG of a config with a section `realtime`. Once an hour this DAG counts by domain the shares and fetches of the hour
+before: URLs, shares, hits, images, outcomes, bytes and latencies. The counts of a day follow the day's last hour.
 
-* **statistics** reads the segments that `<crawl.name>_collect` has made, and writes
-  `statistics/<date>/<hour>-<version>.parquet` in the crawl directory. A segment that came late gives its hours new
-  versions. The task updates the asset `<crawl.name>_statistics`.
+* **statistics** reads the segments of `<crawl.name>_collect`, and writes
+  `statistics/<date>/<hour>-<version>.parquet` in the crawl directory. A late segment gives its hours new versions. The
+  task updates the asset `<crawl.name>_statistics`.
 
-Trigger the DAG with the param `hour` for any hour that is over. A backfill works too. The same segments give the same
+Trigger the DAG with the param `hour` for any complete hour. A backfill works too. The same segments give the same
 bytes.
 
 #### When it failed
-Run the task again at any time. Correct what the last line of the log names, then *Clear* the task.
+Run the task again at any time. Correct the cause named by the last line of the log, then *Clear* the task.
 """
 
 from __future__ import annotations

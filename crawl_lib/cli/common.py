@@ -24,7 +24,7 @@ PROGRESS_INTERVAL_S = 1.0
 
 @contextmanager
 def at_work(arguments: argparse.Namespace) -> Iterator[Work]:
-    """Give a tool's work, which reports progress and may stop."""
+    """Give the work of a tool: progress on standard error, and the event that stops the tool."""
     progress = ProgressLine(after_s=2.0, stop=arguments.stop)
     try:
         yield Work(stop=arguments.stop, on_progress=progress)
@@ -36,7 +36,7 @@ def at_work(arguments: argparse.Namespace) -> Iterator[Work]:
 def tool_stores(arguments: argparse.Namespace, *, make: bool = False) -> Iterator[Stores]:
     """Open the stores that a tool works on.
 
-    `make`: as `open_stores` has it; commands that only look make nothing.
+    `make`: see `open_stores`; commands that only read make nothing.
     """
     with at_work(arguments) as work:
         yield open_stores(
@@ -48,7 +48,7 @@ def tool_stores(arguments: argparse.Namespace, *, make: bool = False) -> Iterato
 def stage_stores(arguments: argparse.Namespace) -> Iterator[Stores]:
     """Open a stage's stores.
 
-    The stage reports progress from its beginning, and stops by itself.
+    Progress is shown from the beginning; the stage obeys the event `stop`.
     """
     try:
         yield open_stores(
@@ -59,9 +59,9 @@ def stage_stores(arguments: argparse.Namespace) -> Iterator[Stores]:
 
 
 def one_node(name: str, config: Config) -> str:
-    """Return a user's name of a node.
+    """Return a node's name if the config has the node.
 
-    Raises ConfigError naming the nodes there are.
+    Raises ConfigError naming all nodes of the config.
     """
     if name not in config.servers:
         raise ConfigError(f"node {name!r} is not one of servers: {', '.join(config.servers)}")
@@ -71,7 +71,7 @@ def one_node(name: str, config: Config) -> str:
 def print_result(arguments: argparse.Namespace, value: object, show: Callable[[], None]) -> None:
     """Print a result: JSON with `--json`, else for people.
 
-    `show` prints for people. The last line of a command that was only to say what it would do says so.
+    `show` prints for people. After a dry run, the last line says that nothing was changed.
     """
     if getattr(arguments, "json", False):
         print_json(value)
@@ -82,9 +82,9 @@ def print_result(arguments: argparse.Namespace, value: object, show: Callable[[]
 
 
 def print_json(value: object) -> None:
-    """Print a result for programs on standard output.
+    """Print a result as JSON on standard output.
 
-    Of a report, its fields.
+    A report is printed by its fields.
     """
     say(
         json.dumps(
@@ -99,7 +99,7 @@ def print_json(value: object) -> None:
 def print_counts(title: str, counts: Mapping[str, Any]) -> None:
     """Print a title and a table of names and values.
 
-    Mappings and lists within are rows of their own.
+    A mapping or list among the values gives a row for each item.
     """
     rows = []
     for name, value in counts.items():
@@ -123,11 +123,11 @@ def print_counts(title: str, counts: Mapping[str, Any]) -> None:
 
 
 class ResultTable:
-    """Results of one kind, each shown as soon as it is there.
+    """Results of one kind, each shown at once.
 
-    On a terminal each is a row of one table; elsewhere each has a table of its own, see `print_counts`. `columns`: the
-    table's names and their widths in characters. One more column has all else that is no zero; on a narrow terminal
-    it is a line below the row. `title`: the table's.
+    On a terminal each result is a row of one table; elsewhere `print_counts` prints each. `columns`: names of the
+    table's columns, with widths in characters. One more column has all other counts above zero; on a narrow terminal
+    these counts are a line below the row. `title`: the title of the table.
     """
 
     def __init__(self, columns: Mapping[str, int], title: str = "") -> None:
@@ -140,7 +140,7 @@ class ResultTable:
     def add(self, title: str, counts: Mapping[str, Any], **cells: object) -> None:
         """Show a result.
 
-        `cells`: a row's cells besides `counts`, if the title names them.
+        `cells`: cells of the row that `counts` lacks, because `title` has the values already.
         """
         if self._rows is None:
             print_counts(title, counts)
@@ -155,22 +155,22 @@ class ResultTable:
 def say(text: str = "", *, end: str = "\n", file: TextIO | None = None) -> None:
     """Print lines for people.
 
-    Commands print by this alone, because strangers' text may be anywhere in the lines.
+    Commands print by this function alone, because the text of strangers may be anywhere in the lines.
     """
     print("\n".join(map(printable, text.split("\n"))), end=end, file=file or sys.stdout)
 
 
 class InterruptedTool(BaseException):
-    """A tool is to stop, and is at a point where it may.
+    """The request to stop, raised at a point where a tool may stop.
 
-    Not a KrakeError: a tool that reads what is damaged takes many of those for damage, and goes on.
+    Not a KrakeError: a tool that reads damaged data counts many a KrakeError as damage, and goes on.
     """
 
 
 class ProgressLine:
     """Progress of a stage on standard error: a bar that changes on a terminal, a line every few seconds elsewhere.
 
-    `after_s`: what takes no longer shows none. `stop`: once it is set, a call raises InterruptedTool.
+    `after_s`: shorter work shows no progress. `stop`: once the event is set, a call raises InterruptedTool.
     """
 
     def __init__(self, after_s: float = 0.0, stop: Event | None = None) -> None:
@@ -210,7 +210,7 @@ def end_line() -> None:
 def waiting(arguments: argparse.Namespace) -> Callable[[str], None]:
     """Return the `on_wait` of a tool that waits for a lock.
 
-    It names the holder on standard error, and may be stopped.
+    `on_wait` names the holder on standard error, and raises InterruptedTool on a stop.
     """
 
     def wait(holder: str) -> None:
@@ -244,9 +244,9 @@ def config_file(arguments: argparse.Namespace) -> str:
 def require_yes(arguments: argparse.Namespace, what: str) -> None:
     """Ask before an irreversible command.
 
-    `what`: a clause that says what is lost. The config is named first. With `--yes`, and in a dry run, nothing is
-    asked. On a terminal the user types "yes"; elsewhere, and for any other answer, ConfigError is raised, and nothing
-    has been done.
+    `what`: a clause that says what is lost. The path of the config is printed first. With `--yes`, and in a dry run,
+    nothing is asked. On a terminal the user types "yes". Elsewhere, and after any other answer, ConfigError is raised,
+    and nothing has been done.
     """
     name_config(arguments)
     if not (arguments.yes or getattr(arguments, "dry_run", False)):
@@ -266,7 +266,7 @@ def looked_first(
 ) -> Report:
     """Run a command dry, then ask if anything would be lost.
 
-    `act`: does the work; for `True` as a dry run. `lost`: the clause for `require_yes`, "" for nothing.
+    `act`: does the work; `act(True)` is a dry run. `lost`: the clause for `require_yes`, or "" if nothing is lost.
     """
     name_config(arguments)
     if arguments.yes or arguments.dry_run:

@@ -1,4 +1,4 @@
-"""`krake crawldb ...`: what the CrawlDb knows, and the steps of a round by hand."""
+"""`krake crawldb ...`: show the CrawlDb, and take the steps of a round by hand."""
 
 import argparse
 import sys
@@ -35,7 +35,7 @@ def stats(arguments: argparse.Namespace) -> int:
 
 
 def get(arguments: argparse.Namespace) -> int:
-    """Show the row of a URL; 1 without one."""
+    """Show the row of a URL; return 1 if there is no row."""
     with tool_stores(arguments) as stores:
         found = row_of_url(stores, arguments.url)
     print_result(arguments, found, partial(_show_rows, [found] if found else []))
@@ -96,9 +96,9 @@ def explain(arguments: argparse.Namespace) -> int:
 
 
 def init(arguments: argparse.Namespace) -> int:
-    """Make the first version of a crawl begun with fifo.
+    """Make the first version of the CrawlDb.
 
-    It is noted that there is no way back.
+    For a crawl begun with fifo, a note on the DFS then refuses any return to fifo.
     """
 
     def first(stores: Stores, *, now: datetime) -> Version:
@@ -117,17 +117,17 @@ def init(arguments: argparse.Namespace) -> int:
 
 
 def update(arguments: argparse.Namespace) -> int:
-    """Take in seeds and segments."""
+    """Make a version with new seeds and segments."""
     return _grow(arguments, crawldb.update)
 
 
 def make_again(arguments: argparse.Namespace) -> int:
-    """Make a version of all seeds and segments."""
+    """Make a version from all seeds and segments, without an earlier version."""
     return _grow(arguments, rebuild)
 
 
 def filter_rows(arguments: argparse.Namespace) -> int:
-    """Apply changed rules to the table."""
+    """Make a version by the current rules, without new seeds and segments."""
     return _grow(arguments, filter_crawldb)
 
 
@@ -136,7 +136,7 @@ def _grow(
 ) -> int:
     """Make a version, and show its sums.
 
-    A crawl that was begun with fifo needs `init` first.
+    Raises ConfigError for a crawl begun with fifo, unless `is_first`.
     """
     with stage_stores(arguments) as stores:
         stages.require_crawldb(stores)
@@ -148,7 +148,7 @@ def _grow(
 
 
 def generate(arguments: argparse.Namespace) -> int:
-    """Make the list of an iteration."""
+    """Make the list of an iteration, or find the existing list."""
     which = {"run_id": arguments.run_id, "iteration": arguments.iteration}
     with stage_stores(arguments) as stores:
         found = stages.generate(stores, **which, batch_size=arguments.batch_size)

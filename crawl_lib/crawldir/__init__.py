@@ -1,15 +1,15 @@
 """The crawl directory on the DFS: folders, segments and seeds, what nodes say there, and what an iteration is named.
 
-How data flows: `CrawlDirectory` finds folders (`Folder`) and segments (`SegmentRef`), and reads what their small files
-say. `Inbox` has the seeds and lists that are left for nodes, `Scopes` the hosts of each iteration. `start` asks
-`Starts` (`naming`) for the next folder, which stays the next folder however many starts overlap. A node's `settle`
-leaves a note of the sources that the node had taken in (`SettledNotes`), and a check leaves the keys that the node
-holds (`HeldNotes`): so other machines know of a queue that is not on their disk. `krake retry --now` leaves a note for
-all nodes (`RetryNowNotes`). `Unfilled` names the sources that new key tables lack, `Forgotten` the keys that people
-forgot. `NodeProgress` reports the work of a task.
+How data flows: `CrawlDirectory` finds folders (`Folder`) and segments (`SegmentRef`), and reads their small files.
+`Inbox` has the seeds and lists left for nodes, `Scopes` the hosts of each iteration. `start` asks `Starts` (`naming`)
+for the next folder, which stays the next folder however many starts overlap. A node's `settle` leaves a note of the
+sources that the node had taken in (`SettledNotes`), and a check leaves the keys that the node holds (`HeldNotes`): by
+these notes other machines know of a queue on another disk. `krake retry --now` leaves a note for all nodes
+(`RetryNowNotes`). `Unfilled` names the sources that new key tables lack, `Forgotten` the keys that people forgot.
+`NodeProgress` reports the work of a task.
 
-Each file is written once, under a hidden name, and renamed; a rename refuses a target that exists. A file with its
-final name is therefore whole after a crash, and a second writer uses the file of the first.
+Each file is written once, under a hidden name, and renamed; a rename refuses an existing target. A file with its final
+name is therefore whole after a crash, and a second writer uses the file of the first.
 """
 
 from typing import TYPE_CHECKING
@@ -38,5 +38,5 @@ from crawl_lib.lazy import loads_later
 if TYPE_CHECKING:
     from crawl_lib.crawldir.forgotten import Forget, Forgotten
 else:
-    # numpy begins threads, and no task asks what was forgotten.
+    # numpy begins threads, and no task reads what was forgotten.
     __getattr__ = loads_later(__name__, {"forgotten": ("Forget", "Forgotten")})

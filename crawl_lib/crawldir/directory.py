@@ -1,24 +1,24 @@
-"""The crawl directory on the DFS: which folders and segments exist, and what their small files say.
+"""The crawl directory on the DFS: existing folders and segments, and the content of their small files.
 
-<crawl>/<folder>/iteration.json   written by start: whose iteration this is, its nodes and batch sizes
-<crawl>/<folder>/<node>/          a segment, there all at once
+<crawl>/<folder>/iteration.json   written by start: run, number, nodes and batch sizes of the iteration
+<crawl>/<folder>/<node>/          a segment, visible only when complete
 <crawl>/<folder>/index.json       written by commit, changed by repairs only: sums, and parts per owner, of the
-                                  segments that were there; `missing`: nodes that commit went on without. A late
-                                  one's segment appears in the folder afterwards: readers of an index look for
-                                  those too
-<crawl>/<folder>/dropped          an empty file: pages of some of its segments were dropped by hand
+                                  segments at that time; `missing`: nodes that commit went on without. The segment of
+                                  a late node appears in the folder afterwards: readers of an index look for late
+                                  segments too
+<crawl>/<folder>/dropped          an empty file: pages of segments of this folder were dropped by hand
 <crawl>/seeds/<digest>/           injected seeds, in the form of a segment's outlinks
-<crawl>/lists/<name>/             the same, of URLs that are to be fetched though they were crawled; without a scope
+<crawl>/lists/<name>/             the same for URLs to fetch even if crawled before; without a scope
 <crawl>/scope/<digest>            a scope, by its SHA-256: hosts of all seeds so far, and of targets of their redirects,
                                   a line each. Iterations of equal scopes share a file, kept when their folders are gone
 <crawl>/scope/<folder>            hosts that an iteration added to the scope, kept when its folder is gone
-<crawl>/scope/<folder>-<node>     the same of a segment that came late
-<crawl>/started/<folder>-<n>      which attempt's folder follows that folder, see `naming`
-<crawl>/settled/<node>/<n>        what a node's last settle found, see `settled`
-<crawl>/retry_now/<time>-<id>     what waits and is due at once, see `retrynow`
-<crawl>/index.cdxj                of all segments, made by `krake index cdxj`; no stage reads it
-<crawl>/held/<node>/<id>/         the keys that a node holds, as `krake fsck --node` saw them, see `heldnotes`
-<crawl>/unfilled/<name>           what key tables that were made again still lack, see `unfilled`
+<crawl>/scope/<folder>-<node>     the same for a late segment
+<crawl>/started/<folder>-<n>      the attempt whose folder follows <folder>, see `naming`
+<crawl>/settled/<node>/<n>        the state of a node after its last settle, see `settled`
+<crawl>/retry_now/<time>-<id>     the waiting URLs that are due at once, see `retrynow`
+<crawl>/index.cdxj                of all segments, made by `krake index cdxj`; no stage reads the file
+<crawl>/held/<node>/<id>/         the keys that a node holds, noted by `krake fsck --node`, see `heldnotes`
+<crawl>/unfilled/<name>           a source whose keys new key tables still lack, see `unfilled`
 """
 
 import re
@@ -38,7 +38,7 @@ from crawl_lib.storage import Storage
 
 
 class FileName(StrEnum):
-    """Names of files and folders in a crawl directory, and how such names begin and end."""
+    """Names of files and folders in a crawl directory, with prefixes and suffixes of such names."""
 
     ITERATION = "iteration.json"
     INDEX = "index.json"
@@ -56,17 +56,17 @@ class FileName(StrEnum):
     DAMAGED_PREFIX = ".damaged-"
     """The prefix of hidden names of damaged segments and seeds. Only `krake sweep --damaged` deletes such folders."""
     SWAP_PREFIX = ".swap-"
-    """Before the node's name: the file of an iteration's folder that says which segment takes its segment's place."""
+    """Before the node's name: the file of an iteration's folder that names the replacement of the node's segment."""
     SWAP_SUFFIX = ".json"
     START_PREFIX = ".start-"
     """The prefix of the hidden folder of an attempt to start an iteration."""
     OPEN_PREFIX = ".open-"
-    """The prefix of a decision to forget that is being carried out."""
+    """The prefix of a decision to forget that is under way."""
 
 
 _SCOPE_NAME = re.compile("[0-9a-f]{64}")
 KEPT_ITERATIONS = 32
-"""How many iterations a reader keeps. Each names all earlier folders, so that all of them could fill the memory."""
+"""How many iterations a reader keeps. Each names all earlier folders, so all iterations could fill the memory."""
 IMPORT_NODE = "import"
 """The one "node" of an iteration that holds imported archives."""
 
@@ -84,12 +84,12 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Iteration:
-    """What `iteration.json` says.
+    """The content of `iteration.json`.
 
-    `folder`: name of the iteration's folder, the POSIX time of its start. `batch_sizes`: URLs that each node may take;
-    `limited`: they keep `crawl.max_pages`. `taken_before`: URLs taken in the folders `summed`, which are complete;
-    `seeds`: injected folders whose hosts are in the scope. `scope_sha256`: of its scope. `agreed`: version, code and
-    options of the machine that named the folder; empty where a repair made the file.
+    `folder`: name of the iteration's folder, the POSIX time of its start. `batch_sizes`: the most URLs of each node;
+    `limited`: whether `crawl.max_pages` limits these sizes. `taken_before`: URLs taken in the complete folders
+    `summed`; `seeds`: injected folders with hosts in the scope. `scope_sha256`: of the scope. `agreed`: version, code
+    and options of the machine that named the folder; empty where a repair made the file.
     """
 
     folder: str
@@ -142,8 +142,8 @@ class Iteration:
 def _read_scope(storage: Storage, where: str, digest: object) -> set[str]:
     """Read the hosts of a scope.
 
-    `digest`: as the small file says that names the scope. Raises DamagedFileError for a missing or changed file, naming
-    the command that makes the file again.
+    `digest`: from the small file that names the scope. Raises DamagedFileError for a missing or changed file, naming
+    the command to make the file again.
     """
     try:
         data = storage.read_bytes(where)
@@ -158,7 +158,7 @@ def _read_scope(storage: Storage, where: str, digest: object) -> set[str]:
 
 
 class Inbox:
-    """URLs that were left for nodes by no segment: injected seeds and lists."""
+    """URLs left for nodes, besides segments: injected seeds and lists."""
 
     def __init__(self, crawl: "CrawlDirectory") -> None:
         self._crawl = crawl
@@ -174,7 +174,7 @@ class Inbox:
     def folders(self) -> list[tuple[str, str]]:
         """Return each folder's name and kind (`seeds`, `lists`), seeds first.
 
-        No name is a number, as names of iterations are.
+        No name is a number, unlike names of iterations.
         """
         return [
             (name, kind)
@@ -212,19 +212,19 @@ class Scopes:
     """The scopes of iterations: the hosts that belong to the crawl."""
 
     DIGEST = "scope_sha256"
-    """The SHA-256 of a scope, in the small file that names the scope. Each reader compares: a host that a damaged scope
-    lacks would never return, since each iteration begins with the scope of the earlier iteration."""
+    """The SHA-256 of a scope, in the small file that names the scope. Each reader compares: a host missing in a damaged
+    scope would never return, since each iteration begins with the scope of the earlier iteration."""
 
     def __init__(self, crawl: "CrawlDirectory") -> None:
         self._crawl = crawl
 
     @staticmethod
     def digest(data: bytes) -> str:
-        """Return the SHA-256 that a small file notes of a scope's bytes."""
+        """Return the SHA-256 of a scope's bytes, for a small file."""
         return sha256(data).hexdigest()
 
     def read(self, iteration: Iteration) -> set[str]:
-        """Read the hosts of an iteration's scope, as `start` wrote them.
+        """Read the hosts of an iteration's scope.
 
         Raises DamagedFileError.
         """
@@ -247,7 +247,7 @@ class Scopes:
         ]
 
     def digests(self) -> list[str]:
-        """Return the digests of the scopes that are kept by their content."""
+        """Return the digests of the scopes named by their content."""
         return [
             name
             for name in self._crawl.names(FileName.SCOPE, files=True)
@@ -256,10 +256,10 @@ class Scopes:
 
 
 class CrawlDirectory:
-    """The crawl directory: where each of its files is, what is there in it, and what its small files say.
+    """The crawl directory: the places of its files, the existing files, and the content of small files.
 
-    Readers raise PathNotFoundError for a file that is not there, DamagedFileError for one that cannot be read, both
-    naming the path.
+    Readers raise PathNotFoundError for a missing file and DamagedFileError for an unreadable file, both naming the
+    path.
     """
 
     def __init__(self, storage: Storage, path: str, work: Work | None = None) -> None:
@@ -290,7 +290,7 @@ class CrawlDirectory:
     def segment_named(self, text: str) -> "SegmentRef":
         """Return the segment that a user names.
 
-        The name is `<folder>/<node>`, or a path that ends so. Raises InputError.
+        The name is `<folder>/<node>`, or a path with this end. Raises InputError.
         """
         folder, _, node = "/".join(text.rstrip("/").split("/")[-2:]).rpartition("/")
         if not folder.isdecimal() or not node or node.startswith("."):
@@ -302,7 +302,7 @@ class CrawlDirectory:
     def names(self, *below: str, files: bool = False) -> list[str]:
         """List the visible folders in a folder, or its files, sorted.
 
-        A missing folder has none.
+        A missing folder has no entries.
         """
         try:
             entries = self.storage.list(self.at(*below))
@@ -317,12 +317,12 @@ class CrawlDirectory:
     def folders(self) -> list[str]:
         """Return the names of the iterations' folders, oldest first.
 
-        Before the crawl directory exists there are none.
+        Without a crawl directory the list is empty.
         """
         return sorted((name for name in self.names() if name.isdecimal()), key=int)
 
     def listed(self) -> str:
-        """Name the newest iterations, for messages about a missing one."""
+        """Name the newest iterations, for messages about a missing iteration."""
         names = self.folders()
         return (
             f"there are {', '.join(names[-10:])} ({len(names)} in all)"
@@ -354,7 +354,7 @@ class CrawlDirectory:
 
         Raises StoppedError.
 
-        `number`: None means its newest. `among`: the folders that are looked at, oldest first; None: all there are.
+        `number`: None means the newest. `among`: the folders to look at, oldest first; None: all folders.
         """
         found = self.of_run(run_id, among=among)
         return next((one for one in found if number in (None, one.iteration)), None)
@@ -363,7 +363,7 @@ class CrawlDirectory:
         """Yield the iterations of a run, newest first.
 
         `among`: see `find`. Raises StoppedError. The run of a folder never changes, so folders of other runs are read
-        once, and so are some of this run.
+        once.
         """
         for folder in self.work.until_stopped(reversed(self.folders() if among is None else among)):
             if self._runs.get(folder, run_id) != run_id:
@@ -387,7 +387,7 @@ class CrawlDirectory:
     def forget(self, folder: str) -> None:
         """Forget a deleted folder of an iteration.
 
-        Another folder may get its name.
+        Another folder may get the same name.
         """
         self._runs.pop(folder, None)
         self._iterations.pop(folder, None)
@@ -406,7 +406,7 @@ class Folder:
 
     @property
     def path(self) -> str:
-        """Relative to the storage's root."""
+        """The path, relative to the storage's root."""
         return self.crawl.at(self.name)
 
     def at(self, name: str) -> str:
@@ -466,7 +466,7 @@ class SegmentRef:
 
     @property
     def path(self) -> str:
-        """Relative to the storage's root."""
+        """The path, relative to the storage's root."""
         return self.crawl.at(self.folder, self.node)
 
     def exists(self) -> bool:

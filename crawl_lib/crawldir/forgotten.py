@@ -1,10 +1,10 @@
-"""What was forgotten on purpose: files of the crawl directory that say which keys, and when.
+"""Pages forgotten on purpose: files of the crawl directory with the keys and the time.
 
-A page that was forgotten is still in its segment. So that a check does not call its missing key a damage, and
-`krake fsck --repair` does not make it known again, each `krake forget` leaves a file `<crawl>/forgotten/<name>`: a
-sealed line of JSON (`time_us`: POSIX microseconds, `keys`: how many, `lower`: by node and host, how many URLs were
-forgotten, `keys_sha1`: of what follows), then the keys, 20 bytes each, ascending. While the decision is being carried
-out the name begins with `.open-`; the next forget finishes the decision.
+A forgotten page is still in its segment. A check must not call its missing key a damage, and `krake fsck --repair` must
+not make the key known again. So each `krake forget` leaves a file `<crawl>/forgotten/<name>`: a sealed line of JSON
+(`time_us`: POSIX microseconds, `keys`: their number, `lower`: by node and host, the number of forgotten URLs,
+`keys_sha1`: of the rest), then the keys, 20 bytes each, ascending. While the decision
+is under way the name begins with `.open-`; the next forget finishes such a decision.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ class Forget:
 
     @property
     def open_name(self) -> str:
-        """The name of the file while the decision is being carried out."""
+        """The name of the file while the decision is under way."""
         return f"{FileName.OPEN_PREFIX}{self.name}"
 
     def to_bytes(self) -> bytes:
@@ -69,10 +69,10 @@ class Forget:
 
 
 class Forgotten:
-    """All that was forgotten in a crawl, 20 bytes a key."""
+    """All decisions to forget in a crawl, 20 bytes a key."""
 
     def __init__(self, crawl: CrawlDirectory) -> None:
-        """Read it. Raises DamagedFileError naming the file."""
+        """Read all decisions. Raises DamagedFileError naming the file."""
         storage, self.folder = crawl.storage, crawl.at(FileName.FORGOTTEN)
         names = (
             [entry.name for entry in storage.list(self.folder)]
@@ -88,7 +88,7 @@ class Forgotten:
         ]
 
     def of_page(self, keys: Sequence[bytes], times_us: npt.NDArray[np.int64]) -> list[bool]:
-        """Return which captures were made before a decision to forget them.
+        """Return which captures were made before a decision to forget their key.
 
         A capture is given by its key and time.
         """

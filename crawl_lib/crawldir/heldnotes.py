@@ -1,12 +1,12 @@
-"""Notes on the DFS of the keys whose URLs a node holds: what a check on another machine can know of its queue.
+"""Notes on the DFS of the keys whose URLs a node holds: the knowledge of other machines about the node's queue.
 
-`krake fsck --node NODE` leaves one: `<crawl>/held/<node>/<id>/` with `keys` (20 bytes each, ascending, each once) and
-`note.json`, there all at once. A task takes its node's note away first. Both hold the node's lock. So while a
-note is there, the node has sent no key to the key servers that is not in it.
+`krake fsck --node NODE` leaves a note: `<crawl>/held/<node>/<id>/` with `keys` (20 bytes each, ascending, each once)
+and `note.json`, visible only when complete. A task first takes its node's note away. Check and task hold the node's
+lock. So while a note exists, the node has sent no key outside of the note to the key servers.
 
-A check reads the notes, then the key tables, and then looks whether the notes are still there: a node that began
-to work meanwhile has taken its note away before it sent its first key. A note has an id, so one that was made since is
-no sign that the node rested.
+A check reads the notes, then the key tables, and then looks whether the notes still exist: a node that began to work
+meanwhile has taken its note away before its first key was sent. A note has an id, so a newer note is no sign that the
+node rested.
 """
 
 import uuid
@@ -33,9 +33,9 @@ _READ_KEYS = 50_000
 class HeldNote:
     """The content of a note.
 
-    `count`, `sha256`: of the keys. `taken_in`: what the node had taken in. `lost`: a repair found URLs of it gone, and
-    their keys were not dropped yet. `take`: folder of its open take, "" if there is none. `code`, `config`: digests of
-    the Krake and the shared options that made it.
+    `count`, `sha256`: of the keys. `taken_in`: the sources that the node had taken in. `lost`: whether a repair found
+    URLs of the node gone, with keys not dropped yet. `take`: folder of the open take, or "". `code`, `config`: digests
+    of Krake's code and of the shared options at the time of the note.
     """
 
     node: str
@@ -55,12 +55,12 @@ class HeldNote:
     def is_of(self, config_digest: str) -> bool:
         """Return whether the same Krake and config made the note.
 
-        Another one may hold other URLs, or have other keys.
+        Another version may hold other URLs, or have other keys.
         """
         return (self.code, self.config) == (code_digest(), config_digest)
 
     def is_there(self, crawl: CrawlDirectory) -> bool:
-        """Return whether no task has worked on the node since."""
+        """Return whether no task has worked on the node since the note."""
         return crawl.storage.exists(f"{self.path(crawl)}/{NOTE_FILE}")
 
 
@@ -87,7 +87,7 @@ class HeldNotes:
     ) -> HeldNote:
         """Replace the note.
 
-        `blocks`: its keys in a row, ascending, each once; the rest: see `HeldNote`.
+        `blocks`: the keys in a row, ascending, each once; the rest: see `HeldNote`.
         """
         crawl, node = self.crawl, self.node
         self.take_away()
@@ -119,7 +119,7 @@ class HeldNotes:
     def read(self) -> HeldNote | None:
         """Read the note, None without one.
 
-        Raises DamagedFileError naming its path.
+        Raises DamagedFileError naming the path of the note.
         """
         crawl, node = self.crawl, self.node
         names = crawl.names(FileName.HELD, node)
@@ -129,7 +129,7 @@ class HeldNotes:
         try:
             data = crawl.storage.read_bytes(path)
         except PathNotFoundError:
-            return None  # it was taken away since we listed the folder
+            return None  # the note was taken away since the folder was listed
         try:
             value = unsealed(data)
             note = HeldNote(**{**value, "taken_in": TakenIn(**value["taken_in"])})
@@ -142,8 +142,8 @@ class HeldNotes:
     def keys(self, note: HeldNote) -> Iterator[list[bytes]]:
         """Read the keys of a note in pieces, in constant memory.
 
-        Raises DamagedFileError naming the path if, at the end, the keys are not those that were noted;
-        PathNotFoundError if the note was taken away.
+        Raises DamagedFileError naming the path if, at the end, the keys differ from the noted keys; PathNotFoundError
+        if the note was taken away.
         """
         crawl = self.crawl
         path, digest, size = f"{note.path(crawl)}/{KEYS_FILE}", sha256(), 0
@@ -161,7 +161,7 @@ class HeldNotes:
             )
 
     def take_away(self) -> None:
-        """Delete the note, also an unfinished one, before a task begins."""
+        """Delete the note, also an unfinished note, before a task begins."""
         self.crawl.storage.delete(self.crawl.at(FileName.HELD, self.node))
 
     def unsettle(self) -> None:

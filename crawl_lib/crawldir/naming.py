@@ -1,20 +1,20 @@
-"""Which folder comes next: one after another, however many starts overlap, and however late one goes on.
+"""The next folder: one after another, however many starts overlap, and however late a start goes on.
 
-Each attempt to start an iteration sums up the folders that exist (`start`), and prepares a hidden folder of its own: no
-one sees what another one is still writing. Its sums hold only as long as no folder comes after the newest of them:
-`crawl.max_pages` leaves less then, and the iteration may have its folder already. Then
+Each attempt to start an iteration sums up the existing folders (`start`), and prepares its own hidden folder: no
+attempt sees the unfinished files of another. The sums hold only as long as no folder comes after the newest of these
+folders: otherwise `crawl.max_pages` leaves less, and the iteration may have a folder already. Then
 
 1. the file `<crawl>/started/<folder>-<n>` names the hidden folder that follows this newest folder ("0": the first of
-   all); the first to write it decides (`start.decided`). `n` is 1;
-2. the next one, the chooser or another attempt, renames the chosen folder to its time (`start.renamed`), which
-   only one can do. All others sum up again, and find their own iteration, or what is left for it.
+   all); the first writer decides (`start.decided`). `n` is 1;
+2. the chooser or another attempt renames the chosen folder to its time (`start.renamed`); only one attempt can do
+   this. All others sum up again, and find their own iteration, or what is left for it.
 
-The file stays: an attempt that slept through all of it, and through later folders, sees that another one follows. If
-the folder that followed was deleted by hand, and no folder came after it, `n + 1` chooses again.
+The file stays: an attempt that slept through all these steps, and through later folders, sees that another folder
+follows. If the following folder was deleted by hand, and no folder came after it, `n + 1` chooses again.
 
-A clock that is set back names a folder by the newest one, plus one second; by more than a day, nothing
-(`Starts.require_clock`). A deleted folder counts as long as a node's note says that the node has taken the folder in:
-no node would take in another folder of that name.
+With a clock that is set back, a folder is named by the newest folder, plus one second; with more than a day's
+difference, no folder is named (`Starts.require_clock`). A deleted folder counts as long as a node's note says that the
+node has taken the folder in: no node would take in another folder with the same name.
 """
 
 import hashlib
@@ -36,12 +36,12 @@ _MOST_AHEAD_S = 86400.0
 
 @dataclass(frozen=True)
 class Starts:
-    """The attempts to start iterations in a crawl, and the names of the folders that follow."""
+    """The attempts to start iterations in a crawl, and the names of the next folders."""
 
     NONE: ClassVar[str] = "0"
-    """In the place of the newest folder, where there is none."""
+    """The name in place of the newest folder, if there is no folder."""
     FOLLOWS: ClassVar[str] = "follows"
-    """In `iteration.json`: the newest of the folders that an attempt has summed up, or `NONE`."""
+    """A field of `iteration.json`: the newest folder that an attempt has summed up, or `NONE`."""
 
     crawl: CrawlDirectory
 
@@ -74,7 +74,7 @@ class Starts:
         """Raise StorageError if the newest folder is a day ahead.
 
         One of two clocks is wrong then. Each later folder would be named after the wrong time, and for months no name
-        would be a time.
+        would be a true time.
         """
         newest = int((folders or [self.NONE])[-1])
         if newest - now_s > _MOST_AHEAD_S:
@@ -91,13 +91,12 @@ class Starts:
     def give_name(self, newest: str, hidden: str, clock: Callable[[], float]) -> None:
         """Give the next visible name to an attempt's folder.
 
-        If another attempt's folder was chosen, the folder of this one is deleted. In the second case the folder of this
-        attempt is deleted.
+        If another attempt's folder was chosen, that folder gets the name, and the folder of this attempt is deleted.
 
-        `newest`: of the folders that this attempt summed up, or `NONE`. `hidden`: name of its hidden folder, written to
-        the end.
+        `newest`: the newest folder that this attempt summed up, or `NONE`. `hidden`: name of the finished hidden
+        folder.
 
-        Raises StorageError (run `start` again then), DamagedFileError if a choice or a node's note cannot be read.
+        Raises StorageError (run `start` again then), DamagedFileError if a choice or a node's note is unreadable.
         """
         chosen = self._choose(newest, hidden)
         if chosen is not None:
@@ -106,11 +105,11 @@ class Starts:
             self.crawl.storage.delete(self.crawl.at(hidden))
 
     def finish_open(self, clock: Callable[[], float] = time.time) -> None:
-        """Make the folder visible that a start had chosen before it died.
+        """Make visible the folder that a dead start had chosen.
 
-        The next start would do so, with the earlier nodes.
+        The next start would do the same, with the earlier nodes.
 
-        Raises StorageError, DamagedFileError if a node's note cannot be read.
+        Raises StorageError, DamagedFileError if a node's note is unreadable.
         """
         _, data = self.choices(self.crawl.newest() or self.NONE).newest()
         if self.is_choice(data):
@@ -146,13 +145,13 @@ class Starts:
         )
 
     def choices(self, newest: str) -> Register:
-        """Return the files that chose what follows a folder."""
+        """Return the files with the choice of the folder after `newest`."""
         return Register(self.crawl.storage, self.crawl.at(FileName.STARTED), prefix=f"{newest}-")
 
     def _choose(self, newest: str, hidden: str) -> str | None:
         """Choose a hidden folder and return its name.
 
-        None: the folder that follows already has its visible name.
+        None: the folder after `newest` already has its visible name.
         """
         crawl, register = self.crawl, self.choices(newest)
         number, data = register.newest()
@@ -176,7 +175,7 @@ class Starts:
             return hidden
 
     def _show(self, chosen: str, clock: Callable[[], float]) -> None:
-        """Name a chosen folder by time, unless another attempt has.
+        """Name a chosen folder by time, unless another attempt has done so.
 
         The name is max(now, newest folder + 1).
         """

@@ -19,10 +19,10 @@ INTERVAL_S = 1.0
 class NodeProgress:
     """The progress of one node.
 
-    Reports `node`, `phase` (waiting, intake, fetch, commit, paused, failed, done), `reason` (why it pauses or failed),
+    Reports `node`, `phase` (waiting, intake, fetch, commit, paused, failed, done), `reason` (of a pause or failure),
     `taken` and `fetched` (URLs), `errors` (URLs without a response), `bytes` (of answers, as they came), `pages_per_s`
-    (since the fetching began) and `queue` (URLs). What earlier attempts kept is `fetched` too, and no part of rate and
-    bytes. The file is no durable state: nothing but `krake status` reads it.
+    (since the fetching began) and `queue` (URLs). `fetched` includes the fetches of earlier attempts; rate and bytes do
+    not. The file is no durable state: only `krake status` reads the file.
     """
 
     def __init__(self, node: str, directory: Path, on_progress: OnProgress | None) -> None:
@@ -36,9 +36,9 @@ class NodeProgress:
         }  # fmt: skip
 
     def enter(self, phase: str, reason: str = "", **facts: int) -> None:
-        """Begin a phase, and always report this.
+        """Begin a phase, and always report the phase.
 
-        `reason`: why a phase pauses or failed, in one sentence.
+        `reason`: of a pause or failure, in one sentence.
         """
         self._now.pop("reason", None)
         self._now.update(facts, phase=phase, **({"reason": reason} if reason else {}))
@@ -46,7 +46,7 @@ class NodeProgress:
             self._started_s = time.monotonic()
         with (
             suppress(OSError) if phase == "failed" else nullcontext()
-        ):  # the disk may be what is full
+        ):  # the full disk may be this disk
             self._report()
 
     def waiting(self, holder: str) -> None:

@@ -1,6 +1,6 @@
-"""Numbered files of which the largest holds: what is replaced on the DFS is there at each moment.
+"""Numbered files of which the largest counts: replaced content on the DFS exists at every moment.
 
-Each file is written once, by a rename that refuses a target: of two writers of a number, one wins.
+Each file is written once, by a rename that refuses a target: of two writers of a number, only the first succeeds.
 """
 
 import re
@@ -26,7 +26,7 @@ class Register:
     def numbers(self) -> list[int]:
         """Return the numbers in the folder, ascending.
 
-        A missing folder has none.
+        A missing folder has no numbers.
         """
         pattern = re.compile(rf"{re.escape(self.prefix)}(\d+){re.escape(self.suffix)}")
         try:
@@ -40,13 +40,13 @@ class Register:
     def newest(self) -> tuple[int, bytes]:
         """Return the largest number and its file's bytes.
 
-        They are (0, b"") if there is none.
+        Without files the result is (0, b"").
         """
         while numbers := self.numbers():
             try:
                 return numbers[-1], self.storage.read_bytes(self.path(numbers[-1]))
             except PathNotFoundError:
-                continue  # it was replaced, or taken away, since the folder was listed
+                continue  # the file was replaced or taken away since the folder was listed
         return 0, b""
 
     def write_next(self, newest: int, data: bytes) -> None:

@@ -1,12 +1,12 @@
 """Notes of `krake retry --now`: files of the crawl directory that say which waiting URLs are due at once.
 
-What waits lies in queues on the nodes' disks, so each node reads the notes before its next take. A note is a file
-`<crawl>/retry_now/<time>-<id>`: a sealed line of JSON (`hosts`: whose back-off ends, null for all; `keys`: how many
-follow, null for all URLs of those hosts; `keys_sha1`: of what follows; `ignore_retry_after`), then the keys, 20 bytes
-each, ascending. `<time>` is in POSIX microseconds.
+Waiting URLs lie in queues on the nodes' disks, so each node reads the notes before its next take. A note is a file
+`<crawl>/retry_now/<time>-<id>`: a sealed line of JSON (`hosts`: hosts whose back-off ends, null for all; `keys`: their
+number, null for all URLs of the hosts; `keys_sha1`: of the keys; `ignore_retry_after`), then the keys, 20 bytes each,
+ascending. `<time>` is in POSIX microseconds.
 
-No wait is longer than `retry.max_wait_s`. A note of that age is over: what waited when the note was made is due, and
-what waits now has failed since.
+No wait is longer than `retry.max_wait_s`. A note of this age is over: URLs that waited at the time of the note are due,
+and URLs that wait now have failed since then.
 """
 
 import time
@@ -26,7 +26,7 @@ _ID_CHARS = 16
 
 @dataclass(frozen=True)
 class RetryNow:
-    """A note. `hosts`, `keys`: None for all; `ignore_retry_after`: whether it ends waits that hosts asked for, too."""
+    """A note. `hosts`, `keys`: None for all; `ignore_retry_after`: whether waits by Retry-After end too."""
 
     name: str
     hosts: frozenset[str] | None = None
@@ -42,9 +42,9 @@ class RetryNow:
         ignore_retry_after: bool = False,
         run_id: str | None = None,
     ) -> "RetryNow":
-        """Make a note of this moment, which is not written yet.
+        """Make a note of this moment, without writing the note.
 
-        `run_id`: of the run whose only note it is.
+        `run_id`: a run that makes only one note.
         """
         made_by = uuid.uuid4().hex if run_id is None else sha1(run_id.encode()).hexdigest()
         name = f"{time.time_ns() // 1000}-{made_by[:_ID_CHARS]}"
@@ -52,7 +52,7 @@ class RetryNow:
         return cls(name, some_hosts, None if keys is None else frozenset(keys), ignore_retry_after)
 
     def is_of_run(self, name: str) -> bool:
-        """Say whether a note of that name is of the same run."""
+        """Say whether a note with this name is of the same run."""
         return name.rpartition("-")[2] == self.name.rpartition("-")[2]
 
     def names_host(self, host: str) -> bool:
@@ -64,7 +64,7 @@ class RetryNow:
         return self.names_host(host) and (self.keys is None or sha1(url).digest() in self.keys)
 
     def to_bytes(self) -> bytes:
-        """Return the file."""
+        """Return the bytes of the file."""
         keys = b"".join(sorted(self.keys or ()))
         value = {
             "hosts": None if self.hosts is None else sorted(self.hosts),
@@ -108,9 +108,9 @@ class RetryNowNotes:
     def names(self, max_wait_s: float, *, over: bool = False) -> list[str]:
         """Return the names of current notes, or expired ones, oldest first.
 
-        `over`: asks for the expired ones.
+        `over`: whether to return the expired notes.
 
-        `max_wait_s`: the longest wait of a URL, in seconds. A name that no note has counts as over.
+        `max_wait_s`: the longest wait of a URL, in seconds. A name without a time counts as expired.
         """
         first_us = (time.time() - max_wait_s) * 1_000_000
         names = self._crawl.names(FileName.RETRY_NOW, files=True)

@@ -1,12 +1,12 @@
-"""Notes on the DFS of what each node had settled: what `start` can know of disks that are not its own.
+"""Notes on the DFS of each node's state after settle: the knowledge of `start` about disks of other machines.
 
-A node writes its note at the end of `settle`: nothing of it is open, and it has taken in what the note lists. It
-deletes the note before it takes URLs again, so a note never says of a node at work that it rests. A note is
-`<crawl>/settled/<node>/<n>`, written once; the largest `n` holds, and its writer deletes those before it. Only
-the holder of the node's lock writes or deletes them.
+A node writes its note at the end of `settle`: the node has no open work, and has taken in the sources in the note. The
+node deletes the note before it takes URLs again, so a node at work never has a note of rest. A note is
+`<crawl>/settled/<node>/<n>`, written once; the largest `n` counts, and its writer deletes earlier notes. Only the
+holder of the node's lock writes or deletes notes.
 
-The folder `<crawl>/settled/<node>` is there before the keys of anything that the node was sent are known, and stays: if
-the queue of a node with such a folder is gone, it is missed.
+The folder `<crawl>/settled/<node>` exists before any key of URLs sent to the node is known, and stays: if the queue of
+a node with such a folder is gone, the queue is missed.
 """
 
 from crawl_lib.crawldir.directory import CrawlDirectory, FileName
@@ -22,10 +22,10 @@ from crawl_lib.urlfiles import TakenIn
 class Settled:
     """The content of a node's note.
 
-    `newest`: the youngest iteration's folder when it settled, "" if there was none. `queue`: URLs that wait in its
-    queue; `undecided`: those whose key servers did not answer. `taken_in`: what it had taken in. `retired`:
-    its queue was handed to others, it takes part no more; `lost`: the same, and its directory is gone, or still has the
-    queue: the node is refused until it is admitted.
+    `newest`: the newest iteration's folder at the settle, or "". `queue`: waiting URLs in the queue; `undecided`: URLs
+    without an answer of their key servers. `taken_in`: the sources taken in. `retired`: the queue was handed to others,
+    and the node takes part no more; `lost`: the same, and the directory is gone, or still has the queue: the node is
+    refused until it is admitted.
     """
 
     node: str
@@ -37,14 +37,14 @@ class Settled:
     lost: bool = False
 
     def to_mapping(self) -> dict[str, object]:
-        """Return the mapping that the file holds."""
+        """Return the content of the file as a mapping."""
         return {**vars(self), "taken_in": self.taken_in.to_mapping()}
 
     @property
     def refusal(self) -> str | None:
-        """Why the node may not take part, and what to do.
+        """The reason why the node may not take part, with the remedy.
 
-        None: it may.
+        None: the node may take part.
         """
         if not self.lost:
             return None
@@ -54,7 +54,7 @@ class Settled:
         )
 
     def write(self, crawl: CrawlDirectory) -> None:
-        """Replace the node's note, unless that says the same.
+        """Replace the node's note, unless the note has the same content.
 
         The caller holds the node's lock. Raises StorageError.
         """
@@ -75,14 +75,14 @@ def register_of(crawl: CrawlDirectory, node: str) -> Register:
 
 @dataclass(frozen=True)
 class SettledNotes:
-    """The notes of a node that has settled. Only the holder of the node's lock changes them."""
+    """The notes of a node that has settled. Only the holder of the node's lock changes the notes."""
 
     crawl: CrawlDirectory
     node: str
 
     @staticmethod
     def nodes(crawl: CrawlDirectory) -> list[str]:
-        """Return the nodes that have, or had, a note, sorted."""
+        """Return all nodes with a present or earlier note, sorted."""
         return crawl.names(FileName.SETTLED)
 
     def read(self) -> Settled | None:
@@ -111,16 +111,15 @@ class SettledNotes:
     def begin(self) -> None:
         """Make the folder of the notes, once the node has a queue.
 
-        The keys of URLs that were sent to the node must not be known yet. Raises StorageError.
+        The keys of URLs sent to the node must not be known yet. Raises StorageError.
         """
         self.crawl.storage.make_dirs(self.crawl.at(FileName.SETTLED, self.node))
         reached("intake.begun")
 
     def urls_of_lost_queue(self) -> int | None:
-        """Count the URLs of a lost queue, as the note says.
+        """Count the URLs of a lost queue, by the note.
 
-        0 where no queue was lost. None: the crawl has nothing of that node, or the node was retired, so no queue is
-        missing.
+        0 without a count. None: the crawl has no trace of the node, or the node was retired, so no queue is missing.
         """
         crawl, node = self.crawl, self.node
         try:

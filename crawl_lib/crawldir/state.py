@@ -11,9 +11,9 @@ from crawl_lib.dataclass import dataclass
 
 @dataclass(frozen=True)
 class FolderState:
-    """A folder's index, None before its commit, and the nodes whose segments are there.
+    """A folder's index, None before its commit, and the nodes with segments.
 
-    The segments were listed after the index was read: what is complete by the index is complete in the list.
+    The segments were listed after the index was read: segments of a complete index are all in the list.
     """
 
     folder: Folder
@@ -31,7 +31,7 @@ class FolderState:
 
     @property
     def missing(self) -> list[str]:
-        """Nodes that the commit did not wait for, without segments so far."""
+        """Nodes without segments that the commit did not wait for."""
         return [node for node in (self.index or {}).get("missing", ()) if node not in self.present]
 
     @cached_property
@@ -42,15 +42,15 @@ class FolderState:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing will be added: committed, and no segment may come late."""
+        """Whether the folder is final: committed, and no segment may come late."""
         return self.index is not None and not self.awaited
 
     @cached_property
     def unsummed(self) -> dict[str, dict[str, Any]]:
         """Manifests by node that the index does not include.
 
-        Before the commit these are all manifests, and later those of segments that came late. Raises DamagedFileError
-        or StorageError naming a manifest.
+        Before the commit these are all manifests, and later the manifests of late segments. Raises DamagedFileError or
+        StorageError naming a manifest.
         """
         names = self.present
         if self.index is not None:
@@ -63,7 +63,7 @@ class FolderState:
 
     @property
     def counts(self) -> dict[str, Any]:
-        """The counts of all its segments."""
+        """The counts of all segments of the folder."""
         late = [manifest["counts"] for manifest in self.unsummed.values()]
         if self.index is None:
             return self.sum_counts(late)
@@ -72,16 +72,16 @@ class FolderState:
 
     @property
     def urls(self) -> int:
-        """The URLs that ended here; each URL counts once in a crawl.
+        """The number of URLs that ended here; each URL counts once in a crawl.
 
-        Retries, and URLs that were listed again, do not count.
+        Retries, and URLs listed again, do not count.
         """
         retried: dict[str, int] = self.counts.get("retried", {})
         return int(self.counts["fetched"]) - sum(retried.values())
 
     @property
     def scope_added(self) -> set[str]:
-        """Hosts that its segments added to the scope."""
+        """The hosts that the segments added to the scope."""
         parts = [self.index or {"scope_added": ()}, *self.unsummed.values()]
         return {host for part in parts for host in part["scope_added"]}
 

@@ -1,7 +1,7 @@
-"""Key tables that were made again, and lack keys: until they are filled no task asks them.
+"""Key tables that were made again, and lack keys: no task asks these tables before they are filled.
 
-`<crawl>/unfilled/<name>`, an empty file for each source whose keys they lack: a node's name (its queue), or `pages` of
-all segments. `krake fsck --repair` writes them before it makes tables, and deletes each once its keys are in.
+`<crawl>/unfilled/<name>`: an empty file for each source of missing keys: a node's name (its queue), or `.pages` of all
+segments. `krake fsck --repair` writes these files before making tables, and deletes each once its keys are in.
 """
 
 from collections.abc import Iterable
@@ -12,16 +12,16 @@ from crawl_lib.errors import TargetExistsError
 
 
 class Unfilled:
-    """The sources whose keys the key tables lack."""
+    """The sources of keys that the key tables lack."""
 
     PAGES = ".pages"
-    """The name for the pages of all segments; no node is called so."""
+    """The name for the pages of all segments; no node has this name."""
 
     def __init__(self, crawl: CrawlDirectory) -> None:
         self._storage, self.path = crawl.storage, crawl.at(FileName.UNFILLED)
 
     def names(self) -> list[str]:
-        """Return the sources whose keys the tables lack; mostly none."""
+        """Return the sources of missing keys; mostly an empty list."""
         return (
             [entry.name for entry in self._storage.list(self.path)]
             if self._storage.exists(self.path)

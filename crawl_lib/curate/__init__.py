@@ -1,13 +1,12 @@
 """What people do with a crawl by hand: forget, retry, drop and compact pages, import archives, make one index.
 
-How data flows: `forget` notes keys in the crawl directory, then deletes them from the key servers, so that pages are
-crawled again. `retry` leaves a list of pages that failed, past the key check, and `retry_now` a note by which URLs that
-wait are due at once. `drop` leaves lists of keys in segments,
-which readers leave out; `compact` writes those segments again without them. `import_archives` makes a segment of WARC
-or ARC files of any program, by the crawl's own code for pages. `merge_indexes` merges the indexes of all segments for
-replay.
+How data flows: `forget` notes keys in the crawl directory, then deletes the keys from the key servers, so that pages
+are crawled again. `retry` leaves a list of failed pages, past the key check; `retry_now` leaves a note that makes
+waiting URLs due at once. `drop` leaves lists of keys in segments, whose pages readers then leave out; `compact` writes
+these segments again without the pages. `import_archives` makes a segment of WARC or ARC files of any program, with the
+crawl's own code for pages. `merge_indexes` merges the indexes of all segments for replay.
 
-Each writes its decision first and may be killed anywhere: the same command goes on.
+Each command writes its decision first and may be killed anywhere: the same command goes on.
 """
 
 from crawl_lib.curate.compact import CompactReport, compact_segment

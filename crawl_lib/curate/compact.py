@@ -1,9 +1,9 @@
-"""`krake segment compact`: a segment's files without the pages that were dropped.
+"""`krake segment compact`: a segment's files without dropped pages.
 
-WARC files are copied group by group, without those of dropped pages. A file keeps its warcinfo record, so the
+WARC files are copied group by group, without groups of dropped pages. A file keeps its warcinfo record, so the
 `WARC-Warcinfo-ID` of each record still names the warcinfo of its file. Rows, index lines and counts follow, with the
-new places of the records. What the pages led to stays: `outlinks` as it is, and the keys in a `dropped-` file that the
-new manifest lists, so that the pages stay known. `swap` puts the new segment in place and deletes the old one.
+new places of the records. Finds of the pages stay: `outlinks` is unchanged, and the keys are in a `dropped-` file of
+the new manifest, so that the pages stay known. `swap` puts the new segment in place and deletes the old segment.
 """
 
 import json
@@ -44,8 +44,8 @@ INDEX_RUN_LINES = 50_000
 
 @dataclass
 class CompactReport:
-    """What a compaction did. `state`: `nothing` (no page is dropped), `compacted`, `dropped` (dry run: there are
-    `pages` to take out). `links`: rows that went with them; `bytes_before`, `bytes_after`: of all files."""
+    """The work of a compaction. `state`: `nothing` (no page is dropped), `compacted`, `dropped` (dry run: there are
+    `pages` to take out). `links`: rows taken out with the pages; `bytes_before`, `bytes_after`: of all files."""
 
     segment: str
     state: str = "nothing"
@@ -56,7 +56,7 @@ class CompactReport:
 
 
 Removed = list[tuple[int, int, int]]
-"""Byte ranges that were left out of a WARC file, in file order: begin, end, and how much is left out up to the end."""
+"""Byte ranges left out of a WARC file, in file order: begin, end, and the number of bytes left out up to the end."""
 
 
 def moved(removed: Removed, offset: int) -> int | None:
@@ -75,8 +75,8 @@ def compact_segment(
 ) -> CompactReport:
     """Write a segment again without its dropped pages.
 
-    The caller holds the node's lock where it can. Raises PathNotFoundError (no such segment), DamagedFileError (salvage
-    it first), StorageError.
+    The caller holds the node's lock if the node is here. Raises PathNotFoundError (no such segment), DamagedFileError
+    (salvage the segment first), StorageError.
     """
     if name.folder not in name.crawl.folders():
         raise PathNotFoundError(
@@ -146,7 +146,7 @@ class _Compaction:
         fsync_dir(self.out)
         gone = (
             old.counts["pages"] - pages
-        )  # fewer than are dropped, if a salvage had lost the record of one
+        )  # fewer than the dropped pages, if a salvage had lost a record
         if gone > report.pages:
             raise DamagedFileError(
                 f"{self.path}: {report.pages} pages are dropped, but {gone} rows would go"
@@ -216,7 +216,7 @@ class _Compaction:
     def _waiting(self) -> set[bytes]:
         """Return the pages whose rows here are not final.
 
-        The queue in which they wait knows them.
+        The queue with the waiting URLs knows these pages.
         """
         keys: set[bytes] = set()
         for batch in self.reader.pages(["key", "retry_at"], with_dropped=True):

@@ -1,10 +1,10 @@
-"""`krake segment drop`: pages taken out of all committed segments, which are not changed by it.
+"""`krake segment drop`: takes pages out of all committed segments, without changing their files.
 
-What is dropped is in a file next to each manifest (`segment.manifest`), and readers leave it out from then on;
-`compact` makes the files without it. The steps of one segment: a mark in the iteration's folder, so that `krake status`
-looks closer (`curate.drop.marked`), then the file of keys (`curate.drop.written`). Run again, it finds what is dropped
-already. The newest segment comes first, so that a visit without a body of its own is out before the full capture that
-has it, wherever a kill comes. The keys stay known, so the pages are not crawled again, until `krake forget`.
+The dropped keys are in a file next to each manifest (`segment.manifest`), and readers leave the pages out from then on;
+`compact` makes files without the pages. The steps of one segment: a mark in the iteration's folder, so that
+`krake status` looks closer (`curate.drop.marked`), then the file of keys (`curate.drop.written`). A second run finds
+the pages dropped already. The newest segment comes first, so that after a kill no visit without a body remains whose
+full capture is dropped. The keys stay known, so the pages are not crawled again, until `krake forget`.
 """
 
 from collections.abc import Sequence
@@ -24,11 +24,11 @@ from crawl_lib.stores import Stores
 
 @dataclass
 class DropReport:
-    """What a drop did.
+    """The work of a drop.
 
-    `dropped`: pages taken out now, by segment; `already`: those that were out before, by segment. `unknown`: what was
-    named and is in no segment. `places`: files and folders that still have one of these pages, and until when. `rows`:
-    rows of the real-time service's table that were deleted.
+    `dropped`: pages taken out now, by segment; `already`: pages taken out before, by segment. `unknown`: named pages
+    that no segment has. `places`: files and folders that still have one of these pages, and until when. `rows`: deleted
+    rows of the real-time service's table.
     """
 
     dropped: dict[str, list[str]] = field(default_factory=dict)
@@ -42,8 +42,8 @@ class DropReport:
 def drop_pages(stores: Stores, pages: Sequence[str], *, dry_run: bool = False) -> DropReport:
     """Drop pages from every segment.
 
-    `pages`: URLs or keys; anything else stops all. Repairs that were stopped half-way are carried out first: a segment
-    may be nowhere until then. Raises InputError, StorageError, and DamagedFileError naming a segment that has to be
+    `pages`: URLs or keys; any other text is an error. Half-done repairs are carried out first: until then a segment may
+    have no visible place. Raises InputError, StorageError, and DamagedFileError naming a segment that has to be
     salvaged first.
     """
     names = {page_key(stores, text): text for text in pages}

@@ -2,8 +2,8 @@
 
 A decision is durable before its effects: (1) the file `<crawl>/forgotten/.open-<name>` lists the keys; (2) the counts
 of `urls.max_pages_per_host` are lowered on the nodes of this machine, once by the decision's name, and the counts of
-`traps` begin at 0 for these hosts; (3) the keys are deleted on every key server; (4) the file takes its name. Killed
-after (1), the next `krake forget` goes on with it, but for keys that are known again since.
+`traps` begin at 0 for these hosts; (3) the keys are deleted on every key server; (4) the file takes its name. After a
+kill behind (1), the next `krake forget` goes on, except for keys that are known again since then.
 Pages stay in their segments. They are fetched again when their URLs are injected or found.
 """
 
@@ -43,7 +43,7 @@ _COLUMNS: dict[str, Any] = {
     "named": pa.bool_(),
 }
 NO_NODE = "."
-"""In the place of a node: no node counts what was imported, or fetched in real time."""
+"""The name in place of a node: no node counts imported pages, or pages fetched in real time."""
 _ROWS = pa.schema(_COLUMNS)
 Places = dict[tuple[str, str], int]
 """A number for each node and host whose counts have a URL."""
@@ -51,14 +51,13 @@ Places = dict[tuple[str, str], int]
 
 @dataclass
 class ForgetReport:
-    """What was forgotten, or would be.
+    """The forgotten keys, or the keys to forget.
 
-    `asked`: keys that were meant: of the URLs given, and of pages of the hosts and age given. `forgotten`: those that
-    the key servers knew. `lowered`: by node, how many URLs its counts of `urls.max_pages_per_host` went down by;
-    `not_lowered`: the same of nodes whose counts are not on this machine ("" where the node is unknown).
-    `waiting`: URLs that were meant and known, and not forgotten, since they wait to be fetched, or to be tried again:
-    without their keys they would be fetched twice. `finished`: decisions of killed commands, carried out first.
-    `rows`: rows of the real-time service's table that were deleted.
+    `asked`: keys of the given URLs, and of pages with the given hosts and age. `forgotten`: the part that the key
+    servers knew. `lowered`: by node, by how many URLs its counts of `urls.max_pages_per_host` went down; `not_lowered`:
+    the same for nodes with counts on other machines ("" for an unknown node). `waiting`: known URLs that were not
+    forgotten, since they wait for a fetch or another try: without their keys they would be fetched twice. `finished`:
+    decisions of killed commands, carried out first. `rows`: deleted rows of the real-time service's table.
     """
 
     dry_run: bool
@@ -73,9 +72,9 @@ class ForgetReport:
 
 @dataclass(frozen=True)
 class ForgottenPages:
-    """Which pages: those of canonical URLs, and those of one of these hosts whose newest capture is older.
+    """Which pages: canonical URLs, and pages of these hosts whose newest capture is older.
 
-    `hosts`: none: of any host, if an age is given. `older_than_s`: seconds.
+    `hosts`: empty: any host, if an age is given. `older_than_s`: seconds.
     """
 
     urls: Sequence[str] = ()
@@ -94,8 +93,8 @@ def forget(
     """Make pages new again.
 
     Raises ConfigError for a crawl with a CrawlDb, which has no keys to forget; InputError for a host without pages,
-    KeyServerDownError or KeyTablesError naming a server that is down or has no tables, before anything is decided;
-    LockedError; DamagedFileError naming what cannot be read.
+    KeyServerDownError or KeyTablesError naming a server that is down or has no tables, before any decision;
+    LockedError; DamagedFileError naming an unreadable file.
     """
     if not stores.config.order.keeps_keys:
         raise ConfigError(
@@ -126,7 +125,7 @@ def forget(
         for server in store.servers:
             server.known(
                 [key_bytes(decision.keys[0])]
-            )  # raises: nothing is decided that cannot be done
+            )  # raises an error before an impossible decision
         folder = Forgotten(stores.crawl).folder
         stores.storage.write_bytes(f"{folder}/{decision.open_name}", decision.to_bytes())
         reached("curate.forget.decided")
@@ -137,7 +136,7 @@ def forget(
 def _named(stores: Stores, urls: Sequence[str], places: Places) -> pa.Table:
     """Return rows of URLs.
 
-    With local routing the node that has counted one is unknown.
+    With local routing the node that has counted a URL is unknown.
     """
     owners = Owners(stores.config.servers) if stores.config.frontier.routing != "local" else None
     counted = [(owners.owner(host_of(url)) if owners else "", host_of(url)) for url in urls]
@@ -152,7 +151,8 @@ def _named(stores: Stores, urls: Sequence[str], places: Places) -> pa.Table:
 def _captures(stores: Stores, hosts: Collection[str], places: Places) -> list[pa.Table]:
     """Return rows of all pages of some hosts.
 
-    Without hosts, of any host. `places`: empty, and filled by them alone. Raises InputError for a host without pages.
+    Without hosts, of any host. `places`: empty, and filled by this function. Raises InputError for a host without
+    pages.
     """
     tables, pages = [], 0
     for segment in stores.crawl.segments():
@@ -210,7 +210,7 @@ def _which_are_known(
 ) -> tuple[bytearray, dict[str, Counter[str]]]:
     """Return keys that can be forgotten, with counts.
 
-    They are named, or crawled, and do not wait. A count is of a node and host.
+    The keys are named, or crawled, and do not wait. A count is for a node and a host.
     """
     known, lower = bytearray(), dict[str, Counter[str]]()
     batches: list[Any] = meant.to_batches(max_chunksize=ASKED)
@@ -235,8 +235,8 @@ def _which_are_known(
 def _waiting(stores: Stores, keys: Keys) -> set[bytes]:
     """Return the keys that wait on this machine, in any state.
 
-    Those on their way here count too: without its key, a URL that waits would be queued again when it is found. One
-    that was crawled waits too if it was imported meanwhile, or put into a queue by hand.
+    URLs on their way to this machine count too: without its key, a waiting URL would be queued again at the next find.
+    A crawled URL also waits if its page was imported meanwhile, or if people put the URL into a queue.
     """
     found: set[bytes] = set()
     for node in stores.config.servers if len(keys) else ():
@@ -267,7 +267,7 @@ def _carry_out(stores: Stores, store: ShardedKeyStore, folder: str, decision: Fo
 def _forget_texts(directory: Path, hosts: Iterable[str]) -> None:
     """Reset the counts of pages with equal words.
 
-    For the domains of these hosts. A damaged file is left as it is: its repair lets all counts begin at 0.
+    For the domains of these hosts. A damaged file is left alone: its repair lets all counts begin at 0.
     """
     path = host_store_file(directory)
     if path.exists():
@@ -276,7 +276,7 @@ def _forget_texts(directory: Path, hosts: Iterable[str]) -> None:
 
 
 def finish_open(stores: Stores, store: ShardedKeyStore) -> int:
-    """Carry out what killed commands decided; returns how many decisions."""
+    """Carry out the decisions of killed commands; return their number."""
     forgotten = Forgotten(stores.crawl)
     unfinished = [decision for decision in forgotten.decisions if decision.is_open]
     for decision in unfinished:
@@ -288,7 +288,7 @@ def finish_open(stores: Stores, store: ShardedKeyStore) -> int:
 def _known_again(stores: Stores, decision: Forget) -> Keys:
     """Return a decision's keys that are known again by right.
 
-    A killed command may have deleted them before: they are of URLs that were found since, and wait, or were captured.
+    A killed command may have deleted these keys before; since then their URLs were found, and wait, or were captured.
     """
     known = bytearray().join(_waiting(stores, decision.keys))
     for segment in stores.until_stopped(stores.crawl.segments()):

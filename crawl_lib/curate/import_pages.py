@@ -1,4 +1,4 @@
-"""The pages of a foreign archive: which of its records are one exchange, and whether that is a page of this crawl."""
+"""The pages of a foreign archive: pairs of records of one exchange, and whether the page is for this crawl."""
 
 import json
 from base64 import b16encode, b32encode
@@ -37,7 +37,7 @@ RECORD_TYPES = frozenset(
 
 
 class ImportedPage(NamedTuple):
-    """A page that may be imported. `metadata`: where it comes from, as JSON."""
+    """A page that may be imported. `metadata`: the origin of the page, as JSON."""
 
     fetched: Fetched
     key: bytes
@@ -45,9 +45,9 @@ class ImportedPage(NamedTuple):
 
 
 class ArchiveReader:
-    """Reads archives one after the other, and gives what of each is to be imported; the rest is counted.
+    """Reads archives one after the other, and yields the pages to import; all other records are counted.
 
-    `keys`: what the crawl knows; None before it has any. `seen`: keys of the pages that were given.
+    `keys`: the keys of the crawl; None before the crawl has keys. `seen`: keys of the pages yielded so far.
     """
 
     def __init__(self, stores: Stores, keys: ShardedKeyStore | None) -> None:
@@ -108,7 +108,7 @@ class ArchiveReader:
 
 
 def _chunks(pages: Iterable[ImportedPage]) -> Iterator[list[ImportedPage]]:
-    """Yield the pages that are asked for at once."""
+    """Yield the pages in pieces, one for each question to the key store."""
     chunk: list[ImportedPage] = []
     size = 0
     for page in pages:
@@ -125,9 +125,9 @@ def paired(
 ) -> Iterator[tuple[WarcRecord, WarcRecord | None]]:
     """Pair an archive's responses with their requests.
 
-    Either may come first; other records are counted in `file`.
+    Either record may come first; other records are counted in `file`.
 
-    `items`: what `read_archive` gives.
+    `items`: from `read_archive`.
     """
     response: WarcRecord | None = None
     request: WarcRecord | None = None
@@ -158,7 +158,7 @@ def paired(
 def _match(response: WarcRecord, request: WarcRecord) -> bool:
     """Say whether two records are of one exchange.
 
-    Their ids decide, else their URL.
+    Their ids decide, or else their URLs.
     """
     ids = [
         (one.headers["warc-concurrent-to"], other.headers.get("warc-record-id"))
@@ -173,7 +173,7 @@ def page_of(
 ) -> ImportedPage | None:
     """Return a response as a page, or None.
 
-    None is counted in `file`.
+    A refused response is counted in `file`.
     """
     url, reason = response.url, ""
     try:
@@ -215,14 +215,14 @@ def digest_is_right(record: WarcRecord) -> bool:
 
 @dataclass
 class FileReport:
-    """What became of one archive.
+    """The result of one archive.
 
-    `state`: `imported`, `nothing` (read, and no page of it is to be imported: the counts say why), `already_imported`,
-    `refused` (no record of it can be read), or `readable` (dry run). `records`: all that could be read. `pages`: those
-    that were imported; `waiting`: those of them whose URL waits in a queue, where it stays; `known`: pages that the
-    crawl has already; `repeated`: pages of these archives that came before. `robots`: captures of robots.txt.
-    `skipped`: records that are no pages, by type, also requests without their responses; `rejected`: responses and
-    damaged places by reason; `first`: the first of these with their offsets.
+    `state`: `imported`, `nothing` (read, without a page to import: the counts say why), `already_imported`, `refused`
+    (no readable record), or `readable` (dry run). `records`: all readable records. `pages`: the imported pages;
+    `waiting`: the imported pages whose URL waits in a queue, and stays there; `known`: pages that the crawl has
+    already; `repeated`: pages that came before in these archives. `robots`: captures of robots.txt. `skipped`: records
+    without a page, by type, also requests without responses; `rejected`: responses and damaged places by reason;
+    `first`: the first of these with their offsets.
     """
 
     name: str
@@ -254,7 +254,7 @@ class FileReport:
 
 @dataclass
 class ImportReport:
-    """What an import did. `folder`: the iteration's, "" if nothing was imported. `files`: one each."""
+    """The work of an import. `folder`: the iteration's, or "" without pages. `files`: a report for each archive."""
 
     folder: str = ""
     files: list[FileReport] = field(default_factory=list)

@@ -1,23 +1,24 @@
 """`krake import`: archives of other programs become a segment of this crawl.
 
-How data flows: `segment.read_archive` reads each archive; a response and its request are a page here if the URL is
-one that Krake crawls, and the page is in the crawl neither by an earlier archive nor by a fetch. Pages go through the
-crawl's own code (`PageHandler`, `PartWriter`), so that rows and links are what a fetch would have left; their hosts do
-not widen the scope. With `parse.requisites` the archives are read twice: `needed` says first which captures are
-requisites. The segment is in an iteration's folder of its own, as that of the node `import`.
+How data flows: `segment.read_archive` reads each archive. A response and its request are a page here if Krake crawls
+such URLs, and the crawl has the page neither from an earlier archive nor from a fetch. Pages go through the crawl's own
+code (`PageHandler`, `PartWriter`), so rows and links are the same as after a fetch; hosts of pages do not widen the
+scope. With `parse.requisites` the archives are read twice: `needed` first finds the captures that are requisites. The
+segment is in its own iteration's folder, as a segment of the node `import`.
 
 The steps, each durable before the next:
 
-1. the scratch directory holds a spool; a part per archive is closed, and `import.json` says which archives are done
-   (`curate.import.file`). Killed within an archive, that one is read again.
+1. the scratch directory holds a spool; a part for each archive is closed, and `import.json` names the finished archives
+   (`curate.import.file`). After a kill within an archive, this archive is read again.
 2. `start` names the folder (`start.renamed`); the run is named by the digests of the archives, so that the same
-   command finds it again. The folder comes before the first archive is read, since WARC files carry its name.
-3. the segment is built and published, as a node's is (`segment.publish.renamed`);
-4. its keys are marked as crawled (`curate.import.marked`), but for failures that pass: they are not fetched any more;
-5. `commit` writes the folder's index (`commit.written`): what was imported in it counts as imported from now on.
+   command finds the run again. The folder comes before the first archive is read, since WARC files have its name.
+3. the segment is built and published, as a node's segment is (`segment.publish.renamed`);
+4. its keys are marked as crawled (`curate.import.marked`), except for passing failures: the pages are not fetched
+   again;
+5. `commit` writes the folder's index (`commit.written`): its archives count as imported from now on.
 
-Run again it goes on there, also for what an import of other archives left open after step 3. Between 3 and 4 a node
-that takes in links at that very moment may queue a URL that was imported: it is fetched once more, and nothing is lost.
+A second run goes on there, also with work of other imports that is open after step 3. Between 3 and 4 a node that takes
+in links at this very moment may queue an imported URL: the URL is fetched once more, and nothing is lost.
 """
 
 import shutil
@@ -67,7 +68,7 @@ SUFFIXES = (".warc", ".warc.gz", ".arc", ".arc.gz")
 def find_archives(paths: Sequence[str]) -> list[Path]:
     """Return the archives that paths name.
 
-    Files, and those of the usual names in directories. Raises InputError.
+    Paths name files, or directories with files of the usual names. Raises InputError.
     """
     found: list[Path] = []
     for text in paths:
@@ -96,7 +97,7 @@ def import_archives(
 ) -> ImportReport:
     """Make a segment of archives that were never imported.
 
-    Raises InputError naming a path that is not there, ConfigError, KeyStoreError, StorageError; run it again then.
+    Raises InputError naming a missing path, ConfigError, KeyStoreError, StorageError; run the command again then.
     """
     archives = find_archives(paths)
     before = _imported_before(stores, finish=not dry_run)
@@ -134,7 +135,7 @@ def import_archives(
 
 @dataclass
 class _Import:
-    """The steps of one import. `digests`: of all archives that are named, sorted; `room`: the scratch of its folder."""
+    """The steps of one import. `digests`: of all named archives, sorted; `room`: the scratch folder of the import."""
 
     stores: Stores
     reader: ArchiveReader
@@ -152,7 +153,7 @@ class _Import:
     def run(self) -> str:
         """Read all archives and leave a segment; return its folder.
 
-        "" if there was nothing for one.
+        "": the archives had nothing to import.
         """
         done = self.resume()
         if self.stores.config.parse.wants_requisites and len(done) < len(self.files):
@@ -168,20 +169,22 @@ class _Import:
         if any(file.pages or file.robots for file in done):
             self.publish()
             return self.iteration.folder
-        Starts(self.stores.crawl).give_up(self.iteration)  # nothing but that is in it
+        Starts(self.stores.crawl).give_up(
+            self.iteration
+        )  # an empty folder, except for its small files
         return ""
 
     def resume(self) -> list[FileReport]:
         """Return the archives that an earlier attempt had finished.
 
-        Their pages are not imported again. All else in the spool is deleted; everything, if another import brought one
-        of these archives in since.
+        Their pages are not imported again. All other files in the spool are deleted; if another import has brought in
+        one of these archives since, the whole spool is deleted.
         """
         files = {file.sha256: file for file in self.files}
         counts: dict[str, dict[str, Any]] = {}
         with suppress(
             FileNotFoundError, ValueError, KeyError, TypeError
-        ):  # what cannot be read is made again
+        ):  # an unreadable file is made again
             entries = unsealed((self.room / PROGRESS_FILE).read_bytes())["files"]
             counts = {entry["sha256"]: entry for entry in entries}
         if not counts or not counts.keys() <= files.keys():
@@ -203,7 +206,7 @@ class _Import:
     def find_requisites(self) -> dict[bytes, int]:
         """Return the captures that are requisites, with their steps.
 
-        By key. All archives are read for this.
+        By key. All archives are read for this purpose.
         """
         reader = ArchiveReader(self.stores, None)
         copies = [replace(file) for file in self.files]
@@ -213,7 +216,7 @@ class _Import:
     def prefix(self, digest: str) -> str:
         """Return the prefix of an archive's part in the spool.
 
-        Each attempt has the same, in whatever order the archives are named.
+        Each attempt has the same prefix, whatever the order of the archives on the command line.
         """
         return Spool.prefix_of(self.iteration.folder, IMPORT_NODE, self.digests.index(digest))
 
@@ -223,7 +226,7 @@ class _Import:
         info = WarcInfo(
             VERSION, stores.config_digest, "", "", f"{self.iteration.folder}/{IMPORT_NODE}"
         )
-        # With local routing the finder keeps what it found: a node for each archive.
+        # With local routing the finder keeps its finds: a node for each archive.
         finder = self.digests.index(file.sha256) % len(config.servers)
         prefix = self.prefix(file.sha256)
         with PartWriter(
@@ -282,7 +285,7 @@ class _Import:
 def _imported_before(stores: Stores, *, finish: bool) -> set[str]:
     """Return the SHA-256 of all imported archives.
 
-    `finish`: those imports first whose keys may not be marked yet.
+    `finish`: first finish imports whose keys may not be marked yet.
     """
     digests: set[str] = set()
     for folder in stores.crawl.folders():
@@ -298,7 +301,7 @@ def _imported_before(stores: Stores, *, finish: bool) -> set[str]:
 def finish_folder(stores: Stores, folder: str, node: str) -> None:
     """Mark an import's keys, and commit its folder: steps 4 and 5.
 
-    May be repeated.
+    Repetition is harmless.
     """
     mark_pages(stores, SegmentReader(stores.storage, stores.crawl.segment(folder, node).path))
     reached("curate.import.marked")

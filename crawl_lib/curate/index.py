@@ -1,11 +1,11 @@
-"""`krake index cdxj`: the indexes of all segments as one CDXJ file, by which pywb and others replay the crawl.
+"""`krake index cdxj`: the indexes of all segments as one CDXJ file, for replay of the crawl by pywb and others.
 
-The segments are read one after another. Their lines get the urlkey of today, since older segments may have others, and
-the path of the WARC file from the crawl directory; they are sorted by runs on the disk, so that neither memory nor open
-files grow with the crawl. Pages that were dropped are left out.
+The segments are read one after another. Their lines get the present urlkey, since older segments may have others, and
+the path of the WARC file from the crawl directory. Runs on the disk are sorted, so neither memory nor open files grow
+with the crawl. Dropped pages are left out.
 
-The file is derived: it may be deleted and made again, and takes the place of one that is there. What changes segments
-by hand (`krake segment`) or deletes folders makes it old.
+The file is derived: it may be deleted and made again, and replaces an existing file. Changes of segments by hand
+(`krake segment`) and deletions of folders make the file out of date.
 """
 
 import json
@@ -30,7 +30,7 @@ PROGRESS_LINES = 10_000
 
 @dataclass
 class IndexReport:
-    """What the index holds. `file`: where it is; `dropped`: captures of dropped pages, which it does not hold."""
+    """The content of the index. `file`: its path; `dropped`: captures of dropped pages, which are left out."""
 
     file: str
     segments: int = 0
@@ -41,9 +41,9 @@ class IndexReport:
 def merge_indexes(stores: Stores, output: Path | None = None) -> IndexReport:
     """Write one index of all committed segments.
 
-    `output`: a file of this machine; None: in the crawl directory. Repairs that were stopped half-way are carried out
-    first: a segment may be nowhere until then. Raises ConfigError if that directory is not on this machine, InputError
-    without a segment or where a file that is no index is there, DamagedFileError or PathNotFoundError naming the
+    `output`: a file of this machine; None: in the crawl directory. Half-done repairs are carried out first: until then
+    a segment may have no visible place. Raises ConfigError if the crawl directory is not on this machine, InputError
+    without a segment or for an existing file that is no index, DamagedFileError or PathNotFoundError naming the
     segment's index, StorageError, LockedError while another process of this machine repairs segments or makes an index.
     """
     path = output or stores.storage.local_path(stores.crawl.at(Manifest.INDEX_NAME))
@@ -86,7 +86,7 @@ def _require_index(path: Path) -> None:
 def _lines(stores: Stores, segment: SegmentRef, report: IndexReport) -> Iterator[str]:
     """Yield a segment's lines for the crawl's index.
 
-    They have the key of today, and a path from the crawl directory.
+    They have the present key, and a path from the crawl directory.
     """
     where = f"{segment.path}/{Manifest.INDEX_NAME}"
     reader = SegmentReader(stores.storage, segment.path)
@@ -120,7 +120,7 @@ def _write(stores: Stores, path: Path, lines: Iterator[bytes], report: IndexRepo
     """Write the lines next to the file, then replace it."""
     temporary = path.with_name(
         f".{path.name}.{uuid.uuid4().hex}"
-    )  # which `krake sweep` finds after a kill
+    )  # `krake sweep` finds this name after a kill
     with os_errors(path, "cannot be written"):
         try:
             with temporary.open("wb") as file:

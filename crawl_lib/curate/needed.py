@@ -1,7 +1,7 @@
-"""Requisites among the captures of foreign archives: pages name them, and no page links to them.
+"""Requisites among the captures of foreign archives: pages name requisites, and no page links to them.
 
 Archives do not say which captures a program fetched to show a page. A first reading of the archives finds out: the code
-of the crawl writes rows of pages and links to a scratch folder, whose content is deleted once the rows are read.
+of the crawl writes rows of pages and links to a scratch folder, which is deleted after the rows are read.
 """
 
 import shutil

@@ -1,15 +1,15 @@
-"""`krake retry`: pages whose newest final row is a failure, listed so that they are fetched once more.
+"""`krake retry`: lists pages whose newest final row is a failure, so that the pages are fetched once more.
 
-`krake retry --now`: URLs that wait are due at once. A queue lies on its node's disk, so a note in the crawl directory
-says which URLs and hosts are meant (`crawldir.retrynow`), and the next take of each node follows it. With a CrawlDb the
-URLs that wait are in no queue, so a list has them, too: the list comes first, then the note.
+`krake retry --now`: makes waiting URLs due at once. A queue lies on its node's disk, so a note in the crawl directory
+names URLs and hosts (`crawldir.retrynow`), and the next take of each node follows the note. With a CrawlDb waiting URLs
+are in no queue, so a list has these URLs too: first comes the list, then the note.
 
-A list is `<crawl>/lists/<name>/`: lines for the nodes, left as seeds are, which pass the key check and say which list
-asked for them; the scope stays as it is. It is visible by one rename (`inject.renamed`), and its name is that of its
-pages and of the newest iteration: killed, or run twice at once, the command leaves the same list.
+A list is `<crawl>/lists/<name>/`: lines for the nodes, left as seeds are, which pass the key check and carry the name
+of the list; the scope stays unchanged. One rename makes the list visible (`inject.renamed`). Its name comes from its
+pages and from the newest iteration: killed, or run twice at once, the command leaves the same list.
 
-A page is not listed while a list has it that is younger than its newest final row: it waits, or is being fetched. A
-list is deleted by a later command once all its nodes have taken it in and each of its pages has a younger row.
+A page is not listed while a list later than its newest final row has the page: such a page waits, or is being fetched.
+A later command deletes a list once all its nodes have taken the list in and each of its pages has a later row.
 """
 
 import time
@@ -59,10 +59,10 @@ _LINES = 50_000
 
 @dataclass
 class RetryReport:
-    """What was listed, or would be.
+    """The listed pages, or the pages to list.
 
-    `failed`: pages whose newest final row has the outcome; `listed`: those of them that the new list has, at `path`;
-    `waiting`: those that an earlier list has, and that were not fetched since. `deleted`: lists that are over.
+    `failed`: pages whose newest final row has the outcome; `listed`: the part in the new list, at `path`; `waiting`:
+    the part in an earlier list, and not fetched since. `deleted`: finished lists.
     """
 
     dry_run: bool
@@ -75,10 +75,10 @@ class RetryReport:
 
 @dataclass(frozen=True)
 class Failures:
-    """Which pages: those with an outcome, of one host or of all.
+    """Which pages: pages with an outcome, of one host or of all.
 
-    `waits`: those that wait for another try, instead of those whose failure is final. Of these an `outcome` of None
-    means any, and `url` one page.
+    `waits`: pages that wait for another try, instead of pages with final failures. For waiting pages an `outcome` of
+    None means any, and `url` one page.
     """
 
     outcome: Outcome | None
@@ -87,7 +87,7 @@ class Failures:
     waits: bool = False
 
     def among(self, batch: pa.RecordBatch) -> Any:
-        """Return a column that marks such rows."""
+        """Return a column that marks the rows of such pages."""
         is_final: Any = pc.is_null(batch.column("retry_at"))
         found = pc.invert(is_final) if self.waits else is_final
         values = {
@@ -103,21 +103,21 @@ class Failures:
         return found
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the final rows, or all.
+        """Return the final rows, or with `waits` all rows.
 
-        The newest one of a page counts.
+        The newest row of a page counts.
         """
         return batch if self.waits else batch.filter(pc.is_null(batch.column("retry_at")))
 
 
 @dataclass
 class RetryNowReport:
-    """What is due at once, or would be.
+    """The URLs that are due at once, or would be.
 
-    `waiting`: URLs that wait in queues of this machine, and `hosts` in back-off there; `asked`: those of the hosts that
-    asked to be left alone (Retry-After), and stay so until that time (POSIX seconds). `until`: when the first of the
-    URLs would be due, in POSIX seconds. `elsewhere`: nodes whose queues
-    are on other machines. `listed`, `path`: what a list has, with a CrawlDb. `note`: path of the note; "" without one.
+    `waiting`: URLs that wait in queues of this machine, and `hosts` in back-off there; `asked`: hosts that stay left
+    alone because of their Retry-After, each with the end (POSIX seconds). `until`: when the first of the URLs would be
+    due, in POSIX seconds. `elsewhere`: nodes with queues on other machines. `listed`, `path`: the URLs of a list, with
+    a CrawlDb. `note`: path of the note; "" without a note.
     """
 
     dry_run: bool
@@ -132,7 +132,7 @@ class RetryNowReport:
 
 
 class _List(NamedTuple):
-    """A list that is there: its pages, and the newest iteration when it was made."""
+    """An existing list: its pages, and the newest iteration at the time of the list."""
 
     name: str
     keys: Keys
@@ -140,9 +140,9 @@ class _List(NamedTuple):
 
 
 def retry(stores: Stores, failures: Failures, *, dry_run: bool = False) -> RetryReport:
-    """List pages that failed, so that they are fetched once more.
+    """List failed pages, so that they are fetched once more.
 
-    Raises InputError if nothing was crawled yet, or nothing of that host; ConfigError if no iteration may have the
+    Raises InputError if nothing was crawled yet, or no page of this host; ConfigError if no iteration may have the
     nodes of the config yet; DamagedFileError naming a segment, StorageError, StoppedError.
     """
     require_layout(stores)
@@ -181,11 +181,11 @@ def retry_now(
 ) -> RetryNowReport:
     """Make waiting URLs due with the next take.
 
-    By a note in the crawl directory, and a list with a CrawlDb.
+    This needs a note in the crawl directory, and with a CrawlDb a list.
 
-    `failures`: which of those that wait; final pages are never meant. `ignore_retry_after`: also of hosts that asked to
-    be left alone. `run_id`: of a run, which makes one note, however often its task is run again. Notes that are over
-    are deleted. Raises what `retry` does; nothing is fetched yet.
+    `failures`: which of the waiting URLs; final pages are never meant. `ignore_retry_after`: includes hosts with a
+    Retry-After. `run_id`: of a run, which makes one note, however often its task is repeated. Expired notes are
+    deleted. Raises the errors of `retry`; nothing is fetched yet.
     """
     require_layout(stores)
     note = RetryNow.made(None, None, ignore_retry_after=ignore_retry_after, run_id=run_id)
@@ -223,7 +223,7 @@ def _of_rows(
 ) -> RetryNow:
     """Return the note for waiting pages; with a CrawlDb, list them.
 
-    Their newest rows say that they wait.
+    The newest row of such a page says that the page waits.
     """
     lists = _lists(stores, dry_run=report.dry_run) if stores.config.order.makes_lists else []
     rows = _newest_rows(stores, segments, failures, lists)
@@ -251,7 +251,7 @@ def _of_rows(
 
 
 def _look_at_queues(stores: Stores, note: RetryNow, report: RetryNowReport) -> None:
-    """Count what a note means on this machine."""
+    """Count the URLs and hosts of a note on this machine."""
     now, longest_s = time.time(), stores.config.retry.max_wait_s
     for node in stores.config.servers:
         directory = stores.node_dir(node)
@@ -278,9 +278,9 @@ def _look_at_queues(stores: Stores, note: RetryNow, report: RetryNowReport) -> N
 
 
 def _lists(stores: Stores, *, dry_run: bool) -> list[_List]:
-    """Return this command's complete lists; set others aside.
+    """Return this command's complete lists; set other lists of the command aside.
 
-    The others' URLs are listed again.
+    The URLs of these other lists are listed again.
     """
     crawl, found = stores.crawl, []
     for name in crawl.inbox.lists():

@@ -1,15 +1,15 @@
 """What a node fetches next: its FIFO queue on its own disk, and how URLs get into it and out of it, through any crash.
 
-Readers need no lock: `NodeDirectory` names each file; `Queue` has the URLs that wait, are undecided or handed on;
-`Take`, `Journal`, `Move` and `Record` read one file each. Only a node's tasks change its files: `NodeLock` gives them
-the home of the node, `NodeHome`, while the lock is held. How data flows:
+Readers need no lock: `NodeDirectory` names each file; `Queue` has waiting, undecided and handed-on URLs; `Take`,
+`Journal`, `Move` and `Record` read one file each. Only a node's tasks change its files: while the lock is held,
+`NodeLock` gives a task the home of the node, `NodeHome`. How data flows:
 
-* `home.rewrites` adopts a queue that people made, and divides the hosts of a queue that other nodes filled.
+* `home.rewrites` adopts a queue made by people, and divides the hosts of a queue that other nodes filled.
 * `home.intake` reads the lines for this node (`urlfiles`), asks the key store which URLs are new, and appends these.
-* `home.takes` writes down the next URLs (`fairness`), and moves the queue past them once their segment is committed.
-* `home.queue` changes by moves alone (`move`). `home.counts`, `home.lost`: URLs by host, and those that are gone.
+* `home.takes` writes down the next URLs (`fairness`), and moves the queue past these once their segment is committed.
+* `home.queue` changes by moves alone (`move`). `home.counts`: URLs by host; `home.lost`: URLs that are gone.
 
-What holds after a crash: `docs/protocol.md`; the files: `docs/formats.md`.
+The state after a crash: `docs/protocol.md`; the files: `docs/formats.md`.
 """
 
 from typing import TYPE_CHECKING

@@ -1,10 +1,10 @@
 """Admission of new URLs to a node's queue, within the limits of hosts, registered domains, and groups of `traps`.
 
-Each host, domain and group has a name that is counted; a group's name begins with the host. A URL may join unless a
-rule of `traps` finds all its groups full, or a budget is spent (`Budgets`). Rules of `traps` and budgets of domains
-concern links, not seeds; URLs that other nodes handed on join in any case. Every URL that joins is counted, except URLs
-of lists: these were counted when they joined first. A full group is counted no further, and a URL counts in at most two
-groups of each rule. A URL costs few rows, however many parts its query has.
+Each host, domain and group has a name with a count; a group's name begins with the host. A URL may join unless a rule
+of `traps` finds all groups of the URL full, or a budget is spent (`Budgets`). Rules of `traps` and budgets of domains
+concern links, not seeds; handed-on URLs join in any case. Every URL that joins is counted, except URLs of lists, which
+were counted at their first joining. A full group is counted no further, and a URL counts in at most two groups of each
+rule. A URL costs few rows, however many parts its query has.
 """
 
 from collections import Counter
@@ -27,18 +27,17 @@ from crawl_lib.urls import Budgets, DomainBudget, Groups, Rejection, Traps, budg
 
 _LINES = 50_000
 LARGE_PATTERN = 400
-"""From so many URLs on the pages of a pattern are compared: see `crawl_lib.worker.patterns`."""
+"""From this number of URLs on, the pages of a pattern are compared: see `crawl_lib.worker.patterns`."""
 _FIRST_OF_HOST = 100
-"""The number of a host's first URLs that are in no pattern: most hosts do not have more, and nothing is to be found out
-for them.
+"""The number of a host's first URLs without a pattern: most hosts do not have more, and need no comparison.
 """
 _COUNTED_GROUPS = 2
 _NAMED = 20
-"""The number of hosts and domains that a chunk names; refused URLs of all others are only counted."""
+"""The number of hosts and domains named for a chunk; refused URLs of all others are only counted."""
 
 
 class _Site(NamedTuple):
-    """A host and its domain: the names under which URLs and hosts are counted, and the limits."""
+    """A host and its domain: the names for the counts of URLs and hosts, and the limits."""
 
     host: bytes
     domain: bytes
@@ -48,17 +47,17 @@ class _Site(NamedTuple):
 
 
 class _Url(NamedTuple):
-    """A URL that may join: its groups and its site."""
+    """A URL before its choice: the groups and the site."""
 
     groups: list[Groups]
     site: _Site
 
 
 class Admission:
-    """The counts of an intake under way: the earlier ones, and those of the URLs in `new`, which are noted again.
+    """The counts of an intake under way: the earlier counts, and those of the URLs in `new`, which are noted again.
 
     `directory`: the node's. `budgets`, `traps`: None: no rules. `refused`: how many URLs budgets refused, by
-    `budget_key`; the caller empties it.
+    `budget_key`; the caller empties this counter.
     """
 
     def __init__(self, directory: Path, budgets: Budgets | None, traps: Traps | None) -> None:
@@ -101,7 +100,7 @@ class Admission:
             self._patterns(unlisted, counts) if self._traps and self._traps.has_patterns else []
         )
         joined, self._joined = self._joined, None
-        if joined is None:  # of an intake that was killed
+        if joined is None:  # after the kill of an intake
             judged = self._judged(urls)
             now = self._now(judged.values())
             joined = {url: _note(one, now) for url, one in judged.items()}
@@ -118,7 +117,7 @@ class Admission:
     ) -> list[bytes]:
         """Return patterns of URLs beyond the first of their hosts.
 
-        The result does not depend on the division into calls. Requisites are in none: rules of words are for pages.
+        The result does not depend on the division into calls. Requisites have no pattern: rules of words are for pages.
         """
         before = self._counts.get(of_hosts)
         seen = {
@@ -223,6 +222,6 @@ def _note(one: _Url, counts: Counter[bytes]) -> list[bytes]:
     counts[site.domain] += 1
     for _, most, names in one.groups:
         groups += [name for name in names if counts[name] < most][:_COUNTED_GROUPS]
-    if groups:  # most URLs are in none
+    if groups:  # most URLs have no group
         counts.update(groups)
     return groups

@@ -1,7 +1,7 @@
-"""`krake fsck` of a node's directory: its queue, and what a killed task left open in it. The caller holds the lock.
+"""`krake fsck` of a node's directory: the queue, and open work of a killed task. The caller holds the lock.
 
-An open move, take or intake is no damage: the next task of the node goes on with it. What is checked is whether it
-can. Fast: small files, sizes, numbers of lines. Full: also digests.
+An open move, take or intake is no damage: the next task of the node goes on with the work. The check asks whether the
+task can. Fast: small files, sizes, numbers of lines. Full: also digests.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ def check_queue(
 ) -> list[Finding]:
     """Check the directory of a node, and change nothing.
 
-    Raises StorageError where the disk fails.
+    Raises StorageError if the disk fails.
     """
     check = _QueueCheck(
         Queue(directory, node), Findings(ROOM, "run `krake fsck --repair`"), on_progress
@@ -80,7 +80,7 @@ class _QueueCheck:
     def _read(self, name: str, file: str, read: Callable[[], _T]) -> _T | None:
         """Read a small file.
 
-        None: it cannot be read, which is a finding.
+        None: the file is unreadable, which is a finding.
         """
         try:
             return read()
@@ -129,7 +129,7 @@ class _QueueCheck:
     def _digests(self, record: Record, move: Move | None) -> None:
         """Compare the files that Krake wrote with the record.
 
-        Files of an open move may have another name.
+        Files of an open move may have other names.
         """
         queue = self.queue
         begun = {step.target: step for group in move.groups for step in group} if move else {}
@@ -184,7 +184,7 @@ class _QueueCheck:
 def unreadable_lines(path: Path) -> Iterator[bytes]:
     """Yield the malformed or truncated lines of a file.
 
-    It should have outlink lines.
+    The lines should be outlink lines.
     """
     if path.exists():
         with path.open("rb") as lines:
@@ -194,7 +194,7 @@ def unreadable_lines(path: Path) -> Iterator[bytes]:
 def is_readable(line: bytes) -> bool:
     """Return whether a line is a complete outlink line.
 
-    It ends with a newline, and its URL is canonical.
+    A complete line ends with a newline, and its URL is canonical.
     """
     try:
         url = decode_line(line[:-1])[0].url

@@ -1,4 +1,4 @@
-"""A node's directory on its own disk: every file in it by name, and nothing else knows these names."""
+"""A node's directory on its own disk: every file by name. No other module has these names."""
 
 from pathlib import Path
 from typing import overload
@@ -7,11 +7,11 @@ from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import ConfigError, os_error
 
 META, HANDED_ON_SUFFIX = ".meta", ".handed_on"
-"""The suffix of the file that goes with a file of URLs: its meta, and those of its URLs that other nodes own."""
+"""Suffixes of files next to a file of URLs: its meta, and the URLs of other nodes."""
 
 
 class _File:
-    """A file (or folder) of a node's directory, as a property that gives its path."""
+    """A file (or folder) of a node's directory, as a property with its path."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -28,83 +28,83 @@ class _File:
 
 @dataclass(frozen=True)
 class NodeDirectory:
-    """The paths of a node's files. The format of `0`, `1`... and `state` is fixed, for all; the others are ours.
+    """The paths of a node's files. The formats of `0`, `1`... and `state` are fixed, for all; other files are ours.
 
-    Any file of URLs that becomes a data file has its meta next to it: see `meta_of`.
+    A file of URLs that becomes a data file has its meta next to the file: see `meta_of`.
     """
 
     path: Path
 
     state = _File("state")
-    """URLs of file 0 that are processed, then the number of URLs of each data file."""
+    """The number of processed URLs in file 0, then the number of URLs of each data file."""
     record = _File("state.krake")
-    """Digest of the `state` written last, sizes, byte offsets, what was taken in, id of the last move, counts."""
+    """Digest of the last written `state`, sizes, byte offsets, sources taken in, id of the last move, counts."""
     lock = _File("lock")
-    """Names who works on the node."""
+    """Names the holder: the task that works on the node."""
     move = _File("move")
-    """An open move: the list of steps by which the queue changes."""
+    """An open move: the list of steps for a change of the queue."""
     empty = _File("empty")
-    """A data file without URLs, on its way to be `0`."""
+    """A data file without URLs, before its rename to `0`."""
 
     take = _File("take")
-    """The URLs that are being fetched."""
+    """The URLs under way."""
     leftover = _File("leftover")
-    """The decision that the fetching of the take is over, with what was not fetched."""
+    """The decision that the fetching of the take is over, with the unfetched URLs."""
     put_back = _File("put_back")
     """The leftover as a data file, before its move."""
     spool = _File("spool")
-    """A folder: what the take's fetches gave (`segment.parts`)."""
+    """A folder: the results of the take's fetches (`segment.parts`)."""
     spool_scope = _File("spool/scope")
-    """The hosts whose links the fetching processes follow in this take."""
+    """The hosts of this take's scope: fetching processes follow links to these hosts."""
     spool_segment = _File("spool/segment")
-    """A folder: the segment that is made of the spool."""
+    """A folder: the segment made from the spool."""
 
     journal = _File("intake")
-    """How far an open intake got. The files `new`, `new.*` are its own."""
+    """The progress of an open intake. The files `new`, `new.*` belong to the intake."""
     new = _File("new")
-    """URLs that an intake decided to queue."""
+    """URLs that an intake has chosen for the queue."""
     new_meta = _File(f"new{META}")
     new_undecided = _File("new.undecided")
-    """The file that becomes `undecided` after the intake."""
+    """The next `undecided`, renamed after the intake."""
     new_claim = _File("new.claim")
-    """URLs whose keys are being claimed (`local` routing)."""
+    """URLs with keys under claim (`local` routing)."""
     new_hosts = _File("new.hosts")
-    """URLs by host, to be added to `host_counts` by the open move."""
+    """URLs by host, which the open move adds to `host_counts`."""
     undecided = _File("undecided")
-    """URLs whose key servers did not answer; the next intake begins with them."""
+    """URLs without an answer of their key servers; the next intake begins with these."""
 
     adopted = _File("adopted")
     """The queue of an adoption under way."""
     adopted_handed_on = _File(f"adopted{HANDED_ON_SUFFIX}")
     adopted_scope = _File("adopted.scope")
     adopted_counted = _File("adopted.counted")
-    """The digest of lines whose hosts an adoption has counted."""
+    """The digest of the lines whose hosts an adoption has counted."""
     rehomed = _File("rehomed")
     """The queue of a rehoming under way."""
     rehomed_handed_on = _File(f"rehomed{HANDED_ON_SUFFIX}")
     made_due = _File("made_due")
-    """The queue with other times, before its move (`krake retry --now`)."""
+    """The queue with other due times or another order, before its move (`krake retry --now`, requisites)."""
     handed_on = _File("handed_on")
-    """Queued URLs that other nodes own; the next segment carries them."""
+    """Queued URLs of other nodes; the next segment carries these URLs."""
     scope_added = _File("scope_added")
-    """Hosts of adopted URLs; the next segment carries them."""
+    """Hosts of adopted URLs; the next segment carries these hosts."""
 
     retire = _File("retire")
-    """A decision to hand all of it over to the other nodes."""
+    """A decision to hand everything over to the other nodes."""
     host_counts = _File("hostcounts.sqlite")
     """URLs admitted by host."""
     hosts = _File("hosts")
-    """A folder: when hosts were asked last (`fetch`). It and the spool are what fetching processes write to."""
+    """A folder: the times of the last requests to hosts (`fetch`). Fetching processes write here and to the spool."""
     live = _File("live")
-    """A folder: what fetchers of real time brought, until it is collected (`realtime.collect`)."""
+    """A folder: the results of real-time fetchers, until their collection (`realtime.collect`)."""
     progress = _File("progress.json")
     """The progress of the task, for `krake status`."""
     crawl = _File("_crawl")
-    """The name of the crawl that the node belongs to."""
+    """The name of the node's crawl."""
     lost = _File("lost")
-    """How many URLs a repair found gone; `krake fsck --repair` deletes it."""
+    """How many URLs a repair found gone; `krake fsck --repair` deletes the file."""
     rescued = _File("rescued")
-    """A file that a repair is writing."""
+    """A file under way by a repair."""
 
     def data(self, number: int) -> Path:
         """Return the path of a data file: one URL a line."""
@@ -113,7 +113,7 @@ class NodeDirectory:
     def meta(self, number: int) -> Path:
         """Return the path of a data file's meta.
 
-        Line for line it has via key, depth, redirects and seed metadata.
+        The lines match the data file: via key, depth, redirects and seed metadata.
         """
         return self.path / f"{number}{META}"
 
@@ -127,7 +127,7 @@ class NodeDirectory:
 
     @staticmethod
     def make(local_dir: Path, node: str) -> Path:
-        """Return a node's directory `<local_dir>/<node>`; make both folders if they are missing.
+        """Return a node's directory `<local_dir>/<node>`; make both folders if missing.
 
         Raises ConfigError (the parent of `local_dir` is missing, or a file is in the way) or StorageError, naming the
         path.

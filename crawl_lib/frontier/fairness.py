@@ -1,4 +1,4 @@
-"""Which lines of a queue's head are taken: of no host more than its share, while other hosts wait behind it."""
+"""Which lines of a queue's head are taken: no host gets more than its share while other hosts wait."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,9 +15,9 @@ from crawl_lib.urls import budget_domain_of
 LOOK_AHEAD_LINES = 100_000
 LOOK_AHEAD_BATCHES = 20
 Run = tuple[int, int]
-"""The first position of some that follow each other, and the one after the last."""
+"""The first position of a row of positions, and the position after the last."""
 _NOT_NOW, _TAKEN, _PASSED, _PASSED_OF_LIST = 0, 1, 1, 4
-"""Marks of lines. A line that was passed over has its turn (1 to 3) added: see `_Rooms.turn`."""
+"""Marks of lines. A passed-over line has its turn (1 to 3) added: see `_Rooms.turn`."""
 _TURNS = range(1, 4)
 _ZERO_OR_ONE = bytes([_NOT_NOW, _TAKEN]).ljust(256, bytes([_NOT_NOW]))
 Line = TypeVar("Line", bound=tuple[bytes, ...])
@@ -25,14 +25,14 @@ Line = TypeVar("Line", bound=tuple[bytes, ...])
 
 @dataclass(frozen=True)
 class Shares:
-    """The limits of a batch: `size` URLs at most, of a host no more than `of_host` says.
+    """The limits of a batch: at most `size` URLs, and at most `of_host` URLs of a host.
 
-    `of_host` is asked once for a host of which there is more than one URL. `of_domain`: of all hosts of a registered
-    domain; None: no limit. `look_ahead`: how many lines are looked at, at most, from the first on that is due; see
-    `look_ahead_of`. `now`: POSIX seconds; what is not due then is passed over in any case, unless it would wait for
-    longer than `max_wait_s` from then: that was noted by a clock that was ahead. `new`: how many of them may be such
-    that no list asked for; None: all. Hosts in `back_off` are passed over, too, until the time that it says.
-    `only_requisites`: looking ends at the first line of a page; requisites come before (`Rewrites.bring_forward`).
+    `of_host` is called once for a host with more than one URL. `of_domain`: for all hosts of a registered domain; None:
+    no limit. `look_ahead`: the most lines to look at, from the first due line on; see `look_ahead_of`. `now`: POSIX
+    seconds; later lines are passed over in any case, unless a line would wait for longer than `max_wait_s`: its time
+    then comes from a clock that was ahead. `new`: the most URLs without a list; None: no limit. Hosts in `back_off` are
+    passed over too, until the given time. `only_requisites`: looking ends at the first line of a page; requisites come
+    before pages (`Rewrites.bring_forward`).
     """
 
     size: int
@@ -47,9 +47,9 @@ class Shares:
 
 
 def look_ahead_of(size: int) -> int:
-    """Return how many lines a take looks at, at most.
+    """Return the most lines that a take looks at.
 
-    `size`: the URLs that it may have.
+    `size`: the size of the take.
     """
     return max(LOOK_AHEAD_LINES, LOOK_AHEAD_BATCHES * size)
 
@@ -59,7 +59,7 @@ def share_of_domain(size: int, of_host: int | None) -> int:
 
     The share holds while other domains wait.
 
-    `of_host`: the limit of a host that people chose; a domain gets no fewer, and at least one.
+    `of_host`: the chosen limit of a host; a domain gets no fewer URLs, and at least one.
     """
     return max(1, ceil(size / 4), of_host or 0)
 
@@ -67,9 +67,9 @@ def share_of_domain(size: int, of_host: int | None) -> int:
 def choose(lines: Iterable[tuple[bytes, bytes]], shares: Shares) -> bytearray:
     """Choose lines, from the queue's head: 1 is taken, 0 not.
 
-    Looking ends where the batch is full. A batch that is not full after all was looked at is filled with what was
-    passed over, another share for each domain in turn, each in order: so a crawl of one site is as fast as its delay
-    allows. If no line of the whole queue is due, at most `look_ahead` lines are passed over. `lines`: of data and meta.
+    Looking ends at a full batch. A batch with room left at the end is filled with passed-over lines, another share for
+    each domain in turn, each in order: so a crawl of one site is as fast as its delay allows. If no line of the whole
+    queue is due, at most `look_ahead` lines are passed over. `lines`: of data and meta.
     """
     taken, left, rooms, more = bytearray(), shares.size, _Rooms(shares), shares.look_ahead
     new, latest = left if shares.new is None else shares.new, shares.now + shares.max_wait_s
@@ -79,7 +79,7 @@ def choose(lines: Iterable[tuple[bytes, bytes]], shares: Shares) -> bytearray:
         host, is_bare = (
             host_of_line(url),
             meta.count(b"\t") <= BARE_META_TABS,
-        )  # most are: the rest costs time
+        )  # most lines are bare: decoding costs time
         is_new = is_bare or not is_listed(meta, is_meta=True)
         is_due = (
             is_bare or not shares.now < due_of(meta) <= latest
@@ -91,7 +91,7 @@ def choose(lines: Iterable[tuple[bytes, bytes]], shares: Shares) -> bytearray:
             taken.append(_NOT_NOW)
         left -= taken[-1] == _TAKEN
         new -= taken[-1] == _TAKEN and is_new
-        # Before the first URL nothing was due. Requisites come first, however many one site has: pages are reached.
+        # Lines before the first taken URL cost nothing. Neither do requisites, so that pages come into view.
         more -= left < shares.size and not is_requisite(meta, is_meta=True)
         if not (left and more):
             break
@@ -116,7 +116,7 @@ def next_due(lines: Iterable[tuple[bytes, bytes]], shares: Shares) -> int | None
 
 
 def _fill(taken: bytearray, passed: int, count: int) -> int:
-    """Take the first lines that were passed over so; returns how many."""
+    """Take the first passed-over lines of a kind; return the number."""
     done, at = 0, taken.find(passed)
     while done < count and at >= 0:
         taken[at] = _TAKEN
@@ -125,7 +125,7 @@ def _fill(taken: bytearray, passed: int, count: int) -> int:
 
 
 class _Rooms:
-    """How much room hosts and domains have left in a batch."""
+    """The room that hosts and domains have left in a batch."""
 
     def __init__(self, shares: Shares) -> None:
         self._shares = shares
@@ -136,8 +136,8 @@ class _Rooms:
     def turn(self, host: bytes) -> int:
         """Return the turn of a host's next URL.
 
-        0: now; 1 to 3: once others have had that turn. A domain's first share has turn 0, its second one turn 1, and so
-        on.
+        0: now; 1 to 3: after other lines of this turn. A domain's first share has turn 0, its second share turn 1, and
+        so on.
         """
         taken, of_domain = self._hosts[host], self._shares.of_domain
         if taken:
@@ -156,7 +156,7 @@ class _Rooms:
 
 
 def runs_of(positions: Iterable[int]) -> list[Run]:
-    """Ascending positions as runs."""
+    """Return ascending positions as runs."""
     runs: list[Run] = []
     for position in positions:
         if runs and runs[-1][1] == position:
@@ -173,11 +173,11 @@ def positions_of(runs: Iterable[Run]) -> Iterator[int]:
 
 
 def interleaved(lines: list[Line]) -> list[Line]:
-    """Interleave hosts: first lines first, then second ones, and so on.
+    """Interleave hosts: the first line of each host, then the second lines, and so on.
 
     The lines of a host keep their order.
 
-    `lines`: a canonical URL first. So a take seldom has to look far.
+    `lines`: a canonical URL first. A take then seldom has to look far.
     """
     seen: Counter[bytes] = Counter()
     turns = []

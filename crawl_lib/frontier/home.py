@@ -1,4 +1,4 @@
-"""A node's home: its directory while the node's lock is held, and all that may be changed in it."""
+"""A node's home: its directory under the node's lock, and all means to change the directory."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 class NodeHome:
     """The directory of a node whose lock is held: `with NodeLock(...) as home`.
 
-    * `queue`: changes the queue, by moves. Whoever only reads takes a `Queue`, which needs no lock.
+    * `queue`: changes the queue, by moves. Readers use a `Queue`, which needs no lock.
     * `rewrites`: writes the whole queue again: adopts, divides, makes due, brings requisites forward.
-    * `intake`: takes in the URLs that segments and seeds hold for this node.
-    * `takes`: decides what is fetched next, and moves the queue past this.
-    * `counts`: the URLs that were admitted, by host. `lost`: those that a repair found gone.
+    * `intake`: takes in the URLs for this node from segments and seeds.
+    * `takes`: chooses the next URLs to fetch, and moves the queue past these URLs.
+    * `counts`: admitted URLs, by host. `lost`: URLs that a repair found gone.
 
-    Once the lock is released, the queue and the takes refuse changes with LockedError.
+    After the release of the lock, queue and takes refuse changes with LockedError.
     """
 
     def __init__(self, directory: Path, node: str, lock: "NodeLock") -> None:
-        """`directory`: the node's. `lock`: the node's, held."""
+        """Prepare the home. `directory`: the node's. `lock`: the node's, held."""
         self.directory, self.node, self.lock = directory, node, lock
         self.files = NodeDirectory(directory)
         self.queue = HeldQueue(directory, node, lock)

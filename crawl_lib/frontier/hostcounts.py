@@ -1,6 +1,6 @@
-"""Counts of the URLs that a node has admitted, by host, registered domain, and group of `traps`.
+"""Counts of a node's admitted URLs, by host, registered domain, and group of `traps`.
 
-The counts of domains follow from those of hosts: each method that changes the counts of hosts changes both.
+The counts of domains follow from the counts of hosts: each method that changes the counts of hosts changes both.
 """
 
 import sqlite3
@@ -46,18 +46,18 @@ def host_of_line(url: bytes) -> bytes:
 class HostCounts:
     """URLs admitted by name: a host, a group (`admission`), which begins with a host and a slash, or a domain.
 
-    Each move adds its counts exactly once, however often it is carried out. The counts of an intake under way are
+    Each move adds its counts exactly once, however often the move is carried out. The counts of an intake under way are
     apart, in the table `begun`: on the disk, since there may be as many groups as URLs.
     """
 
     def __init__(self, directory: Path) -> None:
-        """`directory`: the node's. The file is made at the first write."""
+        """Name the file, which the first write makes. `directory`: the node's."""
         self.path = NodeDirectory(directory).host_counts
 
     def problem(self) -> str | None:
-        """Return what is wrong with the file, in words.
+        """Return the fault of the file, in words.
 
-        None: it is sound or missing.
+        None: the file is sound or missing.
         """
         return sqlite_problem(self.path, _TABLES_OF_FILE) if self.path.exists() else None
 
@@ -76,12 +76,12 @@ class HostCounts:
         return found
 
     def begin(self) -> None:
-        """Begin an intake, and forget the notes of a killed one."""
+        """Begin an intake, and forget the notes of a killed intake."""
         if self.path.exists():
             with self._open() as base:
                 if base.execute(
                     "SELECT 1 FROM begun"
-                ).fetchone():  # else SQLite would write all the same
+                ).fetchone():  # SQLite would write for a DELETE without rows too
                     base.execute("DELETE FROM begun")
 
     def note(self, counts: Mapping[bytes, int]) -> None:
@@ -132,8 +132,8 @@ class HostCounts:
     def lower(self, name: str, counts: Mapping[bytes, int]) -> None:
         """Take URLs out of hosts' and domains' counts, durably.
 
-        The subtraction happens once by `name`. No count falls below 0. The groups of these URLs are unknown: all groups
-        of the hosts begin at 0 again.
+        Each `name` is subtracted once. No count falls below 0. The groups of these URLs are unknown: all groups of the
+        hosts begin at 0 again.
         """
         if not self.path.exists():
             return
@@ -143,15 +143,15 @@ class HostCounts:
                     "UPDATE hosts SET admitted = max(0, admitted - ?) WHERE host = ?",
                     _lowered(base, counts),
                 )
-                # Names of groups begin with the host and a slash, and 0 is the character behind that.
+                # Names of groups begin with the host and a slash, and 0 is the character after the slash.
                 ranges = ((f"{host.decode()}/", f"{host.decode()}0") for host in counts)
                 base.executemany("DELETE FROM hosts WHERE host > ? AND host < ?", ranges)
 
     def begin_groups(self) -> None:
         """Reset all groups to 0.
 
-        This is for URLs that were counted, lost, and will be found once more. A file that is damaged is left as it is:
-        when it is repaired, groups begin at 0 too.
+        For URLs that were counted, lost, and will be found once more. A damaged file is left alone: its repair also
+        begins groups at 0.
         """
         if self.path.exists():
             with suppress(StorageError), self._open() as base:
@@ -183,9 +183,9 @@ class HostCounts:
 
 @lru_cache(1 << 14)
 def names_of_domain(host: bytes) -> tuple[bytes, bytes]:
-    """Return the names that count a host's domain.
+    """Return the two names that count a host's domain.
 
-    One counts URLs, the other one hosts.
+    The first counts URLs, the second counts hosts.
     """
     # A host may be empty in a queue made by hand.
     domain = budget_domain_of(host.decode()).encode() if host else b""
@@ -229,7 +229,7 @@ def _add(
 def _lowered(base: sqlite3.Connection, counts: Mapping[bytes, int]) -> list[tuple[int, str]]:
     """Return the decrements of hosts' and domains' counts.
 
-    They are pairs of a number and a name.
+    The results are pairs of a number and a name.
     """
     lower: Counter[bytes] = Counter()
     for host, admitted in _found(base, "hosts", [*counts]):
@@ -247,7 +247,7 @@ def counts_bytes(counts: Mapping[bytes, int]) -> bytes:
 
 
 def read_counts(path: Path) -> Iterator[tuple[bytes, int]]:
-    """Stream such a file. Raises DamagedFileError naming it."""
+    """Read a file of `counts_bytes`. Raises DamagedFileError naming the file."""
     with path.open("rb") as file:
         for line in file:
             host, _, count = line.partition(b"\t")

@@ -1,4 +1,4 @@
-"""Taking in the URLs that segments and seeds hold for this node: those whose key is new join the queue."""
+"""Taking in the URLs for this node from segments and seeds: URLs with new keys join the queue."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Generator, Iterator, Mapping, Sequence
@@ -52,16 +52,15 @@ if TYPE_CHECKING:  # fetching processes import this package
 
 CHUNK_LINES = 50_000
 DROPPED = b""
-"""In place of a line that is dropped: an intake counts the lines of its sources, to go on where it was killed."""
+"""In place of a dropped line: an intake counts the lines of its sources, to go on at the right line after a kill."""
 
 
 @dataclass(frozen=True)
 class IntakeRules:
     """How a node takes URLs in.
 
-    `routing`: `host` or `local`. `budgets`, `traps`: see `Admission`. `chunk_lines`: how many are decided upon at a
-    time. `full_pages`: finds, among keys of pages, those that too many others are equal to: what was found on them does
-    not join.
+    `routing`: `host` or `local`. `budgets`, `traps`: see `Admission`. `chunk_lines`: the number of lines in a decision.
+    `full_pages`: finds, among keys of pages, those with too many equal pages: links of such pages do not join.
     """
 
     routing: str
@@ -91,9 +90,9 @@ class Intake:
 
         The same task has adopted the queue.
 
-        `complete_folders`: folders all of whose sources are taken in once these are; their record is kept short.
-        `stop`: asked between chunks. `Record.report` says what was done. Raises QueueError, KeyStoreError, StorageError
-        or StoppedError; whatever happened, the next call goes on there.
+        `complete_folders`: folders without further sources after these; their record is kept short.
+        `stop`: asked between chunks. `Record.report` has the counts. Raises QueueError, KeyStoreError, StorageError or
+        StoppedError; after any error, the next call goes on there.
         """
         queue = self._queue
         queue.require_no_take()
@@ -106,7 +105,7 @@ class Intake:
         }
         goes_on = queue.files.journal.exists() or queue.files.undecided.exists()
         if not goes_on and all(source.is_empty for source in waiting.values()):
-            if waiting:  # no URL joins, so one file says all, without a journal and a move
+            if waiting:  # no URL joins, so one file is enough, without a journal and a move
                 taken = _with_taken_in(record, list(waiting), waiting, complete_folders)
                 queue.write_record(taken)
                 reached("intake.empty")
@@ -131,9 +130,9 @@ class Intake:
     def take_in_again(self) -> None:
         """Forget the sources taken in, so that all are read again.
 
-        The next intake reads every source, and drops what is known. For URLs that no queue holds any more, and that
-        segments and seeds still have. An open intake goes on, and reads once more what it has read. Raises QueueError,
-        DamagedFileError. Repeatable.
+        The next intake reads every source, and drops known URLs. For URLs that no queue holds any more, and that
+        segments and seeds still have. An open intake goes on, and reads its finished sources once more. Raises
+        QueueError, DamagedFileError. Repeatable.
         """
         queue = self._queue
         queue.finish_open_move()
@@ -148,9 +147,9 @@ class Intake:
 
 @dataclass
 class _IntakeRun:
-    """The work of an intake on the lines that it reads: what is new joins `new`, and its key is inserted.
+    """The work of an intake on its lines: new URLs join `new`, and their keys are inserted.
 
-    `journal`: says how far it got. `admission`: counts what is in `new`.
+    `journal`: the progress of the work. `admission`: counts the URLs in `new`.
     """
 
     queue: HeldQueue
@@ -167,7 +166,7 @@ class _IntakeRun:
         return self.journal.report
 
     def resume(self) -> None:
-        """Do what the journal says was under way."""
+        """Repeat the step that the journal names as under way."""
         if self.journal.is_claiming:
             lines = [*file_lines(self.queue.files.new_claim)]
             self.report.unsure += sum(HANDED_ON_MARK not in line for line in lines)
@@ -179,7 +178,7 @@ class _IntakeRun:
     def chunks(self) -> Generator[list[bytes]]:
         """Yield the remaining lines in chunks.
 
-        The journal says where the lines after a chunk begin.
+        The journal has the place of the lines after a chunk.
         """
         journal, most, lines, size = self.journal, self.rules.chunk_lines, list[bytes](), 0
         while journal.at < len(journal.plan):
@@ -213,7 +212,7 @@ class _IntakeRun:
                 lines.close()
 
     def take_in(self, lines: list[bytes]) -> None:
-        """Decide on one chunk, and append what is new."""
+        """Decide on one chunk, and append the new URLs."""
         accepted = self._decide(lines)
         if self.rules.routing == "local" and accepted:
             self._insert_keys(self._claim(accepted))
@@ -259,7 +258,7 @@ class _IntakeRun:
         return kept
 
     def _without_similar(self, lines: list[bytes]) -> list[bytes]:
-        """Return the lines but those that were found on pages of `IntakeRules.full_pages`.
+        """Return the lines, except links of `IntakeRules.full_pages`.
 
         Lines of other nodes, lines of lists and requisites stay.
         """
@@ -278,7 +277,7 @@ class _IntakeRun:
     def _claim(self, lines: list[bytes]) -> list[bytes]:
         """Claim keys, and append the URLs that are ours.
 
-        Only a definite answer to the first sending drops a URL. Returns the keys that are still to be inserted.
+        Only a definite answer to the first sending drops a URL. Returns the keys that still have to be inserted.
         """
         keyed = {key_of_line(line): line for line in lines}
         self.journal.write_candidates(self.queue.directory, lines)
@@ -298,7 +297,7 @@ class _IntakeRun:
     def _append(self, lines: Sequence[bytes]) -> list[bytes]:
         """Append URLs to `new`; return their keys.
 
-        Once the journal says so, the URLs are decided on.
+        Once the journal has these lines, the decision stands.
         """
         journal, directory = self.journal, self.queue.directory
         pairs = interleaved([split_line(line) for line in lines])
@@ -316,7 +315,7 @@ class _IntakeRun:
     def _keep_undecided(self, lines: Sequence[bytes]) -> None:
         """Keep lines for the next intake, which asks again.
 
-        The journal of the chunk counts them.
+        The journal of the chunk counts these lines.
         """
         self.journal.append(self.queue.directory, NodeDirectory.new_undecided, lines)
         self.journal.undecided_count += len(lines)
@@ -379,24 +378,24 @@ def _with_taken_in(
     )
     taken_in = taken_in.without_lists(
         but=complete_folders
-    )  # deleted ones, of which there is no end
-    # Whether all that was taken in was divided among these nodes; of what was undecided that is not known.
+    )  # without deleted lists, whose number has no limit
+    # Whether all sources were divided among these nodes; unknown for undecided lines.
     found = [sources.get(pair) for pair in plan]
     divided = all(source and tuple(sorted(source.nodes)) in ((), record.nodes) for source in found)
     return replace(record, taken_in=taken_in, nodes=record.nodes if divided else ())
 
 
 class _PastCheck:
-    """The choice of handed-on lines that are taken in without asking the key store.
+    """The choice of handed-on lines that are taken in without a question to the key store.
 
-    Their keys are known already, and only the line has their URL. A URL that waits in this queue is different: it came
-    by two ways, such as from a queue that was divided again, and once more when the node was retired as lost. The line
-    is dropped then.
+    Their keys are known already, and only the line has the URL. But a URL may wait in this queue already, after two
+    ways: from a queue that was divided again, and once more when the node was retired as lost. The line is then
+    dropped.
 
-    A node that takes in everything again (`Record.taking_in_again`, a queue that was lost) looks for URLs that no queue
-    holds any more. Whole queues that it once got from others would be queued again, most of it fetched long ago.
-    Therefore a line of a source taken in earlier (`Record.again`) is dropped, too, if its page was crawled; unless a
-    list asked for it.
+    A node that takes in everything again (`Record.taking_in_again`, after the loss of its queue) looks for URLs that no
+    queue holds any more. Earlier sources have whole queues of other nodes, with URLs mostly fetched long ago.
+    Therefore a line of a source taken in earlier (`Record.again`) is also dropped if its page was crawled, unless a
+    list asked for the page.
     """
 
     def __init__(
@@ -409,7 +408,7 @@ class _PastCheck:
     def chosen(self, some: list[bytes], source: tuple[str, str]) -> Iterator[bytes]:
         """Yield some lines of a source, with `DROPPED` for some.
 
-        For a source that was taken in before this raises KeyServerDownError too: no server, no decision.
+        A source that was taken in before also raises KeyServerDownError: without a server there is no decision.
         """
         handed = {line: key_of_line(line) for line in some if HANDED_ON_MARK in line}
         wanted = set(handed.values())
@@ -450,10 +449,10 @@ class _PastCheck:
         return passed
 
     def _keys_here(self) -> Iterator[bytes]:
-        """Yield the keys of all that this queue holds.
+        """Yield the keys of all URLs in this queue.
 
-        These URLs wait, were taken by this intake, or leave with a segment. Not of candidates: an intake that was
-        killed before its journal spoke of them reads them again.
+        These URLs wait, were taken in by this intake, or leave with a segment. Candidates are left out: an intake that
+        was killed before their journal reads them again.
         """
         for url, _ in self._queue.lines(self._queue.state()):
             yield sha1(url).digest()

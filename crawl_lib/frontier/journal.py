@@ -1,4 +1,4 @@
-"""An intake under way: its report, and the journal that says how far it got and what its files hold."""
+"""An intake under way: the report, and the journal with the progress of the intake and the sizes of its files."""
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
@@ -21,7 +21,7 @@ INSERT = "insert"
 
 Pair = tuple[str, str]
 UNDECIDED: Pair = ("", "")
-"""Means in a plan: the file `undecided`."""
+"""In a plan: the file `undecided`."""
 _SIZES = {
     NodeDirectory.new: "new_bytes",
     NodeDirectory.new_meta: "meta_bytes",
@@ -35,12 +35,12 @@ _BLOCK_BYTES = 1 << 20
 class Journal:
     """The content of the file `intake`.
 
-    `plan`: (folder, node) of each source, in order; ("", "") is the file `undecided`. `at`, `line`: the source and its
-    line where the next chunk begins. `*_count`, `*_bytes`: how much of `new`, `new.meta` and `new.undecided` is
-    decided; what lies beyond is cut off. `phase`: `read`: nothing is under way. `claim`: the candidates in `new.claim`
-    may have been claimed; they are decided on next, and are kept if this is not their first sending. `insert`: the
-    keys of `new` from `chunk_bytes` on are (perhaps again) to be inserted. `sums`: CRC-32 of these bytes of each file
-    (they can be continued). `report`: what was done with the lines before.
+    `plan`: (folder, node) of each source, in order; ("", "") is the file `undecided`. `at`, `line`: the source and the
+    line where the next chunk begins. `*_count`, `*_bytes`: the decided part of `new`, `new.meta` and `new.undecided`;
+    the rest is cut off. `phase`: `read`: nothing is under way. `claim`: the candidates in `new.claim` may have been
+    claimed; they are decided on next, and kept if sent before. `insert`: the keys of `new` from `chunk_bytes` on have
+    to be inserted, perhaps again. `sums`: CRC-32 of these bytes of each file (fit to be continued). `report`:
+    the counts of earlier lines.
     """
 
     plan: list[Pair]
@@ -84,23 +84,23 @@ class Journal:
     def is_claiming(self) -> bool:
         """Whether the candidates in `new.claim` are undecided.
 
-        Their keys may have been claimed.
+        The keys of these candidates may have been claimed.
         """
         return self.phase == CLAIM
 
     @property
     def sent_bytes(self) -> int:
-        """How many bytes of `new` hold URLs whose keys have been inserted."""
+        """The number of bytes of `new` with URLs whose keys are inserted."""
         return self.chunk_bytes if self.phase == INSERT else self.new_bytes
 
     def write(self, directory: Path) -> None:
-        """Make it durable."""
+        """Write the journal durably."""
         write_durable(NodeDirectory(directory).journal, sealed_json(asdict(self)))
 
     def append(self, directory: Path, name: str, lines: Sequence[bytes]) -> None:
         """Append lines to a file, durably.
 
-        They count once the journal is written.
+        The lines count once the journal is written.
         """
         if not lines:
             return
@@ -112,7 +112,7 @@ class Journal:
         self.sums[name] = crc32(data, self.sums[name])
 
     def write_candidates(self, directory: Path, lines: Sequence[bytes]) -> None:
-        """Make the lines that will be claimed durable."""
+        """Write the lines of the next claim durably."""
         data = b"\n".join([*lines, b""])
         write_durable(NodeDirectory(directory).new_claim, data)
         self.claim_bytes, self.sums[NodeDirectory.new_claim] = len(data), crc32(data)
@@ -136,7 +136,7 @@ class Journal:
                 yield name, "has other bytes than the intake's journal says"
 
     def cut(self, directory: Path) -> None:
-        """Cut off lines that were written and not decided.
+        """Cut off lines without a decision.
 
         For a new journal, missing files are made. An empty file has no bytes to sync. Its name becomes durable together
         with the journal.
@@ -153,8 +153,8 @@ class Journal:
     def replan(self, offered: Collection[Pair], waiting: Sequence[Pair]) -> bool:
         """Update the plan by the sources offered and waiting.
 
-        Planned sources that are no longer offered are dropped and stay untaken; new ones are added. Returns whether the
-        plan has changed.
+        Planned sources that are no longer offered are dropped and stay untaken; new sources are added. Returns whether
+        the plan has changed.
         """
         done = self.plan[: self.at]
         ahead = [pair for pair in self.plan[self.at :] if pair in offered]
@@ -164,10 +164,10 @@ class Journal:
 
 
 def open_journal(queue: Queue, waiting: Sequence[Pair]) -> Journal:
-    """Return the journal of the intake under way, or begin one.
+    """Return the journal of the intake under way, or begin a journal.
 
-    The files are cut to what the journal says. `waiting`: sources to be planned. Raises QueueError where files are
-    damaged, StorageError naming a source that is gone, and half taken in.
+    The files are cut to the sizes of the journal. `waiting`: sources to be planned. Raises QueueError for damaged
+    files, StorageError naming a missing source that is half taken in.
     """
     directory, journal, offered = (
         queue.directory,

@@ -17,11 +17,11 @@ _POLL_S = 0.1
 
 
 class NodeLock:
-    """flock on `<directory>/lock`, held from `__enter__` to the death of the last process that inherited it.
+    """flock on `<directory>/lock`, held from `__enter__` to the death of the last process with the descriptor.
 
-    * Children that get `fileno()` (`pass_fds`) hold the lock too: it is free only when the last writer is dead.
-    * The file's text names the holder (pid, host, what it does, since when); who waits is told it.
-    * The kernel frees it at any death, also SIGKILL. Nothing has to be cleaned up.
+    * Children that get `fileno()` (`pass_fds`) hold the lock too: the death of the last writer frees the lock.
+    * The file's text names the holder (pid, host, work, begin), for others that wait.
+    * The kernel frees the lock at any death, also by SIGKILL. Nothing has to be cleaned up.
     """
 
     def __init__(
@@ -37,10 +37,10 @@ class NodeLock:
     ) -> None:
         """Prepare the lock.
 
-        `timeout_s`: how long to wait for another holder. `what`: this task's work, as others that wait will read.
+        `timeout_s`: how long to wait for another holder. `what`: this task's work, for other tasks that wait.
 
         `on_wait`: called with the holder's text at once and then every `report_interval_s` seconds of waiting.
-        `leaves_trace`: else the file is not made, and nothing is held without it, and it still names its last holder.
+        `leaves_trace`: False: a missing file is not made (then nothing is held), and the text of a file stays.
         """
         self.path, self.node = NodeDirectory(directory).lock, node
         self._timeout_s, self._interval_s = timeout_s, report_interval_s
@@ -84,9 +84,9 @@ class NodeLock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Give our hold up; children that inherited the descriptor keep theirs."""
+        """Give our hold up; children with the descriptor keep their hold."""
         self._is_held = False
-        # No LOCK_UN: that would take the lock from the children too.
+        # No LOCK_UN: an unlock would take the lock from the children too.
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

@@ -9,10 +9,10 @@ from crawl_lib.frontier.directory import NodeDirectory
 
 
 class LostUrls:
-    """The count of URLs that repairs of a node found gone, and that were not looked for since then."""
+    """The count of URLs that repairs of a node found gone, since the last search for such URLs."""
 
     def __init__(self, directory: Path) -> None:
-        """`directory`: the node's."""
+        """Name the file. `directory`: the node's."""
         self.path = NodeDirectory(directory).lost
 
     def count(self) -> int:
@@ -34,7 +34,7 @@ class LostUrls:
 
     @staticmethod
     def advice(count: int) -> str:
-        """Say what to do about URLs that are gone."""
+        """Return the advice about URLs that are gone."""
         return (
             f"{count} URLs are in no file of this node any more, and their keys may be known: run"
             " `krake fsck --repair` (where queues are on several machines, after `krake fsck --node NODE` on"

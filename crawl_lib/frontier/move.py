@@ -1,4 +1,4 @@
-"""The only way in which a queue changes: a durable list of what is to be done, then the doing, repeatable."""
+"""The only way in which a queue changes: a durable list of steps, then the steps, repeatable."""
 
 import json
 import os
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Delete the file `name`, or rename it to `target`. `inode` is the file that is meant, whatever its name is now."""
+    """Delete the file `name`, or rename it to `target`. `inode`: the intended file, whatever its name is now."""
 
     name: str
     inode: int
@@ -37,9 +37,9 @@ class Step:
 class Move:
     """The content of the file `move`.
 
-    `groups`: steps in order; within a group in any order. `state`, `record`: what `state` and `state.krake` say
-    afterwards. `counts_hosts`: digest of the file `new.hosts`, which is added to the host counts, once by `move_id`; ""
-    for none.
+    `groups`: steps in order; within a group in any order. `state`, `record`: the content of `state` and `state.krake`
+    afterwards. `counts_hosts`: digest of the file `new.hosts`, whose counts are added once by `move_id`; "" without the
+    file.
     """
 
     move_id: str
@@ -73,11 +73,11 @@ class Move:
 class Change:
     """The change of a queue by a move; `state` is its checked state.
 
-    `consumed`: URLs that leave at the front. `appended`: a prepared data file (name, and `<name>.meta`), durable, with
-    its number of lines, which joins at the end; one without lines is deleted. `replaces`: the whole queue goes
-    (adoption). `deletes`, `renames`: other files, done last. `record`: the record to be written; state, sizes, digests
-    and offsets of it are filled in here; `ours`: the queue is known to be as Krake writes it. `offsets`: where the
-    first unprocessed line begins afterwards; None: where it begins now.
+    `consumed`: the number of URLs that leave at the front. `appended`: a durable data file (name, and `<name>.meta`)
+    with its number of lines, which joins at the end; a file without lines is deleted. `replaces`: the whole queue goes
+    (adoption). `deletes`, `renames`: other files, done last. `record`: the next record, whose state, sizes, digests and
+    offsets are filled in here; `ours`: the queue is known to be Krake's. `offsets`: the place of the first unprocessed
+    line afterwards; None: the present place.
     """
 
     move_id: str
@@ -97,19 +97,19 @@ class Change:
 def move_id(kind: str, *facts: object) -> str:
     """Return an id that no other move of a queue has.
 
-    It is a digest of the move's facts, with the id of the move before.
+    The id is a digest of the move's facts, with the id of the last move.
     """
     return f"{kind}-{sha1(json.dumps(facts, sort_keys=True).encode()).hexdigest()}"
 
 
 class HeldQueue(Queue):
-    """The queue of a node whose lock is held, with all that changes the queue: see `NodeHome.queue`.
+    """The queue of a node whose lock is held, with all changes of the queue: see `NodeHome.queue`.
 
-    Once the lock is released, a change raises LockedError, and nothing has happened.
+    After the release of the lock, a change raises LockedError, and nothing has happened.
     """
 
     def __init__(self, directory: Path, node: str, lock: "NodeLock") -> None:
-        """`lock`: the node's."""
+        """Prepare the queue. `lock`: the node's."""
         super().__init__(directory, node)
         self.lock = lock
 
@@ -141,9 +141,9 @@ class HeldQueue(Queue):
     def finish_open_move(self) -> bool:
         """Carry out the move that a killed task left, if any.
 
-        Returns whether there was one. The holder of the node's lock does this first. A killed task may have renamed
-        files in the directory without making that durable; afterwards that is durable. Raises QueueError if files have
-        changed since the move was planned.
+        Returns whether there was an open move. The holder of the node's lock calls this first. A killed task may have
+        renamed files in the directory; afterwards these renames are durable. Raises QueueError if files have changed
+        since the plan of the move.
         """
         self.lock.require_held()
         fsync_dir(self.directory)
@@ -158,7 +158,7 @@ class HeldQueue(Queue):
         return True
 
     def write_record(self, record: Record) -> None:
-        """Replace `state.krake`, durably, where nothing else of the queue changes."""
+        """Replace `state.krake`, durably, without another change of the queue."""
         self.lock.require_held()
         write_durable(self.files.record, sealed_json(record.to_mapping()))
 
@@ -188,7 +188,7 @@ class HeldQueue(Queue):
     def require_no_take(self) -> None:
         """Raise QueueError if a take is open.
 
-        The URLs that a take leaves over are not in the queue.
+        The unfetched URLs of a take are not in the queue.
         """
         if Take.open(self.directory) is not None:
             raise QueueError(
@@ -208,7 +208,7 @@ class HeldQueue(Queue):
     def offsets_after(self, state: State, count: int) -> tuple[int, int]:
         """Return where the first unprocessed line will begin.
 
-        By then `count` more URLs are processed.
+        `count` more URLs are processed by then.
         """
         after, gone = state.after(count)
         if gone == len(state.totals) or not after.processed:
@@ -222,9 +222,9 @@ class HeldQueue(Queue):
 
 
 def _after_lines(path: Path, offset: int, count: int) -> int:
-    """Return the byte where so many lines end.
+    """Return the byte where `count` lines end.
 
-    They begin at `offset`. 0: the file is missing.
+    The lines begin at `offset`. 0: the file is missing.
     """
     if not path.exists():
         return 0
@@ -248,7 +248,7 @@ def _plan(queue: Queue, change: Change) -> Move:
     elif appended:
         deletes += [appended, f"{appended}{META}"]
     old = queue.files.data_files() if change.replaces else range(gone)
-    if not names and change.state == State():  # it is empty, and stays so
+    if not names and change.state == State():  # the queue is empty, and stays so
         names, gone, old = ["0"], 0, []
     elif not names:
         write_durable(queue.files.empty, b"")
@@ -301,7 +301,7 @@ def _own_digests(queue: Queue, record: Record) -> dict[str, str]:
 def _facts(queue: Queue, name: str, own: Mapping[str, str], *, ours: bool) -> tuple[int, str, str]:
     """Return a data file's size and digest, and its meta's digest.
 
-    The digests are those of the record. `own`: see `_own_digests`.
+    The digests come from the record. `own`: see `_own_digests`.
     """
     path = queue.directory / name
     meta = queue.files.meta_of(path)
@@ -320,7 +320,7 @@ def _add(queue: Queue, change: Change, name: str, target: str | None) -> None:
 def queue_step(queue: Queue, name: str, target: str | None = None) -> Step | None:
     """Return the step for a file at its present place.
 
-    None: it is not there.
+    None: the file is missing.
     """
     inode = _inode(queue, name)
     return None if inode is None else Step(name, inode, target)
@@ -329,8 +329,8 @@ def queue_step(queue: Queue, name: str, target: str | None = None) -> Step | Non
 def impossible_steps(queue: Queue, move: Move) -> Iterator[str]:
     """Yield the contradictions between an open move and the files.
 
-    They are in words. A copy of the directory has such contradictions. In a copy nothing would be deleted, and URLs
-    that were handed on would be handed on again. A name that the move itself gives to another file says nothing.
+    In words. A copy of the directory has such contradictions: its files would not be deleted, and handed-on URLs would
+    be handed on again. A name that the move itself gives to another file is no evidence.
     """
     if (there := digest_of(queue.files.new_hosts)) and move.counts_hosts not in {"", there}:
         yield "counts hosts by `new.hosts`, and that is not what was written"
@@ -348,11 +348,11 @@ def impossible_steps(queue: Queue, move: Move) -> Iterator[str]:
 def _carry_out(queue: Queue, move: Move) -> None:
     """Carry out a move.
 
-    A crash may undo some steps; the file `move` has them done again.
+    A crash may undo some steps; the file `move` then repeats all steps.
     """
     for number, group in enumerate(move.groups):
         if number:
-            # A file system may make renames durable in any order, and this group takes names that the last one freed.
+            # A file system may make renames durable in any order, and this group takes names freed by the last group.
             fsync_dir(queue.directory)
         for step in group:
             _do(queue, step)
@@ -366,11 +366,11 @@ def _carry_out(queue: Queue, move: Move) -> None:
         reached("queue.move.hosts_deleted")
     write_durable(
         queue.files.record, sealed_json(move.record)
-    )  # and all names that the lines above changed
+    )  # and all names changed by the lines above
     reached("queue.move.record")
     queue.files.move.unlink(
         missing_ok=True
-    )  # a loss of power may bring the file back: all that it lists is done then
+    )  # a loss of power may bring the file back: all its steps are done then
     reached("queue.move.done")
 
 

@@ -31,7 +31,7 @@ class State:
 
     @property
     def length(self) -> int:
-        """URLs that wait."""
+        """The number of waiting URLs."""
         return sum(self.totals) - self.processed
 
     def to_bytes(self) -> bytes:
@@ -41,8 +41,8 @@ class State:
     def after(self, count: int) -> "tuple[State, int]":
         """Return the state after `count` more URLs, and used-up files.
 
-        The second result is the number of files that go. Raises ValueError if the queue holds fewer; the caller asked
-        for too many.
+        The second result is the number of files that go. Raises ValueError if the queue holds fewer URLs: the caller
+        asked for too many.
         """
         processed, gone = self.processed + count, 0
         while gone < len(self.totals) and processed >= self.totals[gone]:
@@ -55,7 +55,7 @@ class State:
         return State(processed, self.totals[gone:]), gone
 
     def sha1(self) -> str:
-        """Hex digest of the file's bytes."""
+        """Return the hex digest of the file's bytes."""
         return hashlib.sha1(self.to_bytes()).hexdigest()
 
     def is_believed(self, record: Record) -> bool:
@@ -67,7 +67,7 @@ class State:
 
     @classmethod
     def parse(cls, data: bytes) -> "State":
-        """Parse the content of `state`, also as people write it.
+        """Parse the content of `state`, also as written by people.
 
         Raises ValueError naming the problem.
         """
@@ -92,13 +92,13 @@ class Queue:
     """The queue of one node.
 
     * Reading streams; no data file is ever held in memory.
-    * `state` is believed only after a look at the files: QueueError says what is wrong and names `krake fsck --repair`.
-    * A reader without the node's lock may see a move half done; `krake status` says so.
-    * It is changed by moves only (`crawl_lib.frontier.move`).
+    * `state` is believed only after a look at the files: QueueError names the fault and `krake fsck --repair`.
+    * A reader without the node's lock may see half a move; `krake status` says so.
+    * Only moves change the queue (`crawl_lib.frontier.move`).
     """
 
     def __init__(self, directory: Path, node: str | None = None) -> None:
-        """`directory`: the node's. `node`: its name in messages, else the directory's."""
+        """Name the queue. `directory`: the node's. `node`: its name in messages, else the directory's name."""
         self.directory, self.files = directory, NodeDirectory(directory)
         self.node = node or directory.name
 
@@ -109,7 +109,7 @@ class Queue:
     def exists(self) -> bool:
         """Return whether there is a queue.
 
-        It may be damaged, or within a move.
+        The queue may be damaged, or within a move.
         """
         if self.files.state.exists() or self.files.move.exists():
             return True
@@ -127,7 +127,7 @@ class Queue:
         return self.record().taken_in
 
     def undecided(self) -> Iterator[bytes]:
-        """Yield the outlink lines whose key servers did not answer.
+        """Yield the outlink lines without an answer of their key servers.
 
         The next intake begins with these lines.
         """
@@ -136,14 +136,14 @@ class Queue:
     def handed_on(self) -> Iterator[bytes]:
         """Yield outlink lines that the next segment carries to their owners.
 
-        They are flagged `h`.
+        The lines have the flag `h`.
         """
         return file_lines(self.files.handed_on)
 
     def scope_added(self) -> list[str]:
         """Return hosts of adopted URLs, sorted, for the scope.
 
-        The node's next segment adds them.
+        The node's next segment adds these hosts.
         """
         path = self.files.scope_added
         with suppress(FileNotFoundError), own_file(path, "is no list of hosts"):
@@ -153,8 +153,8 @@ class Queue:
     def state(self) -> State:
         """Return the state, checked against the data files.
 
-        The files have no gaps, and hold the numbers of lines it says. Files are counted only if their sizes differ from
-        the last written ones. Raises QueueError.
+        The files must have no gaps, and the numbers of lines in `state`. Only files with other sizes than last written
+        are counted. Raises QueueError.
         """
         state, record = self.unchecked_state(), self.record()
         written = record.sizes if record.state_sha1 == state.sha1() else ()
@@ -169,7 +169,7 @@ class Queue:
 
         Each has the name of the finding, the file, and the problem in words.
 
-        `written`: sizes of files that need not be counted.
+        `written`: sizes of files without need of a count.
         """
         numbers = self.files.data_files()
         if numbers != list(range(len(state.totals))):
@@ -200,7 +200,7 @@ class Queue:
     def unchecked_state(self) -> State:
         """Read `state` without a look at the files.
 
-        Raises QueueError if it is no state at all, StorageError if the disk refuses it.
+        Raises QueueError if the text is no state, StorageError if the disk refuses the file.
         """
         try:
             return State.parse(self.files.state.read_bytes())
@@ -212,15 +212,15 @@ class Queue:
             raise self.error(f"`state` {error}") from error
 
     def length(self) -> int:
-        """Count the URLs that wait."""
+        """Count the waiting URLs."""
         return self.state().length
 
     def own_files(self, record: Record, state: State | None = None) -> frozenset[int]:
         """Return the numbers of the data files that are Krake's.
 
-        These and their metas have the size that Krake wrote. People who replace a data file leave its old meta lying
-        there. Theirs may have the same size, such as one that was sorted: with a `state` that is people's the digest
-        has to be that of what was written, too.
+        These and their metas have the size that Krake wrote. People who replace a data file leave the old meta behind.
+        A file by people may have the same size, for example after a sort: with a `state` by people, the digest has to
+        be Krake's too.
         """
         paths = [
             (number, self.files.data(number), size) for number, size in enumerate(record.sizes)
@@ -251,14 +251,14 @@ class Queue:
     def half_line(self, number: int, record: Record) -> bytes | None:
         """Return the end of a file that was cut within a line.
 
-        None: the file was not cut, or that is unknown. Krake ends each line. A file of Krake's is therefore cut if the
-        file is shorter now and lacks a newline at its end. People who make a queue need not end its last line: where
-        `state` or the file is theirs, the line is trusted. Once the line is known to be whole, it gets a newline.
+        None: the file is whole, or this is unknown. Krake ends each line. A file of Krake's is therefore cut if shorter
+        now and without a newline at its end. People need not end the last line: if `state` or the file is theirs, the
+        line is trusted. A whole line then gets a newline.
         """
         try:
             state = State.parse(self.files.state.read_bytes()).sha1()
         except (OSError, ValueError):
-            state = ""  # gone or damaged: it says nothing against the record
+            state = ""  # missing or damaged: no evidence against the record
         path = self.files.data(number)
         ours = number < len(record.sizes) and (not state or record.state_sha1 in {"", state})
         return (
@@ -266,14 +266,14 @@ class Queue:
         )
 
     def __iter__(self) -> Iterator[QueuedUrl]:
-        """Yield the URLs that wait, in order, without taking them."""
+        """Yield the waiting URLs, in order, without a take."""
         for url, meta in self.lines(self.state()):
             yield decode_meta(url, meta, str(self.directory))
 
     def lines(self, state: State, count: int | None = None) -> Iterator[tuple[bytes, bytes]]:
         """Yield the next lines of data and meta, without newlines.
 
-        `state`: checked. `count`: None for all lines. Raises QueueError if a file is shorter than said.
+        `state`: checked. `count`: None for all lines. Raises QueueError if a file is shorter than in `state`.
         """
         left, start = state.length if count is None else min(count, state.length), state.processed
         record = self.record()
@@ -288,7 +288,7 @@ class Queue:
     def _offsets(self, state: State, record: Record) -> tuple[int, int] | None:
         """Return the byte offsets of the first unprocessed line.
 
-        They are those in file 0 and in its meta. None: unknown.
+        The offsets are for file 0 and its meta. None: unknown.
         """
         if record.offset is None or record.meta_offset is None or not self.is_ours(state, record):
             return None
@@ -351,7 +351,7 @@ def last_line(path: Path) -> bytes:
 
 
 def count_lines(path: Path) -> int:
-    """Count the lines of a file, with an unterminated last one."""
+    """Count the lines of a file, with an unterminated last line."""
     count, last = 0, b"\n"
     with path.open("rb") as file:
         for block in chain(iter(lambda: file.read(_COUNT_BYTES), b"")):

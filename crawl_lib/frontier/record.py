@@ -1,4 +1,4 @@
-"""`state.krake`: what Krake remembers besides `state`. A queue made by hand has none, or one that does not fit."""
+"""`state.krake`: Krake's memory besides `state`. A queue made by hand has no such file, or one that does not fit."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -14,22 +14,23 @@ from crawl_lib.sealed import own_file, unsealed
 from crawl_lib.urlfiles import TakenIn
 
 UNKNOWN_SIZE = -1
-"""Among `sizes`: a data file that people made; a meta file next to it is not its own."""
+"""Among `sizes`: a data file made by people; a meta file next to it belongs to another data file."""
 NEXT_TO_QUEUE = (NodeDirectory.undecided, NodeDirectory.handed_on, NodeDirectory.scope_added)
-"""Files that wait next to the queue, and whose digests are noted."""
+"""Files next to the queue, with noted digests."""
 
 
 @dataclass
 class IntakeReport:
-    """The results of intakes and adoptions for the URLs they saw.
+    """The results of intakes and adoptions for their URLs.
 
     `seen` = `new` + `known` + `duplicates` + `undecided` + the sum of `rejected`. `new` includes `past_check` (handed
-    on by another node, the key store not asked) and `unsure` (local routing: kept though another node may have it).
-    `handed_on`: queued URLs that went to the nodes that own them now.
+    on by another node, without a question to the key store) and `unsure` (local routing: kept although another node may
+    have the URL).
+    `handed_on`: queued URLs that went to their present owners.
     `adopted*`: lines of a queue made by hand: kept, repeated, refused by reason, handed on to their owners.
     `missed`: keys that a key server should hold and did not get, by server. `examples`: the first refusals in words.
-    `over_budget`: of `rejected`, how many URLs budgets refused, by rule and host or domain (`urls.budget_key`), the
-    largest numbers alone.
+    `over_budget`: the part of `rejected` by budgets, by rule and host or domain (`urls.budget_key`), the largest
+    numbers alone.
     """
 
     seen: int = 0
@@ -72,7 +73,7 @@ class IntakeReport:
         return IntakeReport(**total)
 
     def added_to(self, record: "Record") -> "Record":
-        """Add these counts to those that the next segment reports."""
+        """Add these counts to the counts for the next segment's report."""
         return replace(record, pending=asdict(record.report().plus(self)))
 
     def add_missed(self, missed: Mapping[str, int]) -> None:
@@ -83,7 +84,7 @@ class IntakeReport:
     def largest(*counts: Mapping[str, int]) -> dict[str, int]:
         """Add counts up; return the 20 largest.
 
-        A stranger's page chooses how many names there are.
+        The pages of strangers decide how many names there are.
         """
         total: Counter[str] = Counter()
         for one in counts:
@@ -95,16 +96,15 @@ class IntakeReport:
 class Record:
     """The content of `state.krake`.
 
-    `state_sha1`: hex digest of the `state` that Krake wrote last, "" if the queue has yet to be adopted. `sizes`:
-    bytes of each data file; `datas`, `metas`: hex digest of each and of its meta, "" where it has none, or that is not
-    known. `files`: hex digest of each of `undecided`, `handed_on` and `scope_added`, where Krake wrote it.
-    `offset`, `meta_offset`: where the first unprocessed line of file 0 (and of its meta) begins, None if unknown.
-    `last_move`: id of the move that was carried out last. `again`: what had been taken
-    in before everything was to be taken in again (see `Intake.take_in_again`). `pending`: counts of intakes (and
-    adoptions) that no committed segment has reported yet. `nodes`: sorted, among which the queue's hosts were divided
-    when it was filled; none if that is not known, or was not done by host. `took`: folder of the newest take that the
-    queue has moved past, None before the first one, and where a repair cannot know. `made_due`: names of the notes of
-    `krake retry --now` that the queue has followed.
+    `state_sha1`: hex digest of the last `state` by Krake, "" if the queue has yet to be adopted. `sizes`: bytes of each
+    data file; `datas`, `metas`: hex digests of each data file and its meta, "" for a missing meta or an unknown digest. `files`: hex digests of `undecided`, `handed_on` and `scope_added`
+    as Krake wrote them. `offset`, `meta_offset`: where the first unprocessed line of file 0 (and of its meta) begins,
+    None if unknown. `last_move`: id of the last finished move. `again`: sources taken in before a decision to take in
+    everything again (see `Intake.take_in_again`). `pending`: counts of intakes (and adoptions) without a report in a
+    committed segment. `nodes`: sorted, the nodes among which the queue's hosts were divided when it was filled; empty
+    if unknown, or not divided by host. `took`: folder of the newest take that the queue has moved past, None before the
+    first take, and if a repair cannot know. `made_due`: names of the notes of `krake retry --now` that the queue has
+    followed.
     """
 
     state_sha1: str = ""
@@ -123,7 +123,7 @@ class Record:
     made_due: tuple[str, ...] = ()
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return the mapping that the file holds."""
+        """Return the content of the file as a mapping."""
         return {
             **vars(self),
             "taken_in": self.taken_in.to_mapping(),
@@ -145,7 +145,7 @@ class Record:
 
     @classmethod
     def read(cls, directory: Path) -> "Record | None":
-        """Read `state.krake`, None if there is none. Raises DamagedFileError naming it, StorageError."""
+        """Read `state.krake`, None without the file. Raises DamagedFileError naming the file, StorageError."""
         path = NodeDirectory(directory).record
         with suppress(FileNotFoundError), own_file(path, "cannot be read"):
             return cls.from_mapping(unsealed(path.read_bytes()))
@@ -154,7 +154,7 @@ class Record:
     def report(self) -> IntakeReport:
         """Return the sum of intakes since the last committed segment.
 
-        The next segment reports this.
+        The next segment reports this sum.
         """
         return IntakeReport.from_mapping(self.pending)
 

@@ -1,9 +1,9 @@
 """Writing a whole queue again, each time by one move.
 
-A queue made by hand is adopted; the queue of other nodes than today's is divided again; `krake retry --now` gives lines
-another time; requisites come before all other lines. The new queue is written to files of its own, and URLs that other
-nodes own follow those that are handed on already. Then one move puts all of this in place. Killed before the move,
-nothing has changed but keys; after it, the move is carried out.
+A queue made by hand is adopted; the queue of other nodes than today's is divided again; `krake retry --now` changes the
+times of lines; requisites come before all other lines. The new queue is written to its own files, and URLs of other
+nodes follow the URLs already handed on. Then one move puts everything in place. A kill before the move has changed
+nothing but keys; after the move's beginning, the next task carries out the move.
 """
 
 from array import array
@@ -45,11 +45,11 @@ _INSERT_KEYS = 50_000
 def refuse(
     counts: dict[str, int], examples: list[str], error: UrlError, where: str, words: str = ""
 ) -> None:
-    """Count a refused line, and name the first ones.
+    """Count a refused line, and name the first lines.
 
-    Lines of a file are not for all who read results.
+    The content of a line is left out: not everybody who reads results may see the line.
 
-    `words`: the reason in words, if there are any.
+    `words`: the reason in words, if any.
     """
     reason = str(error.reason)
     counts[reason] = counts.get(reason, 0) + 1
@@ -66,12 +66,12 @@ class Rewrites:
     def adopt(
         self, keys: "ShardedKeyStore", owners: Owners | None, *, max_length_chars: int = 2000
     ) -> None:
-        """Adopt a queue made by hand, or make an empty one.
+        """Adopt a queue made by hand, or make an empty queue.
 
-        An open move is finished first. In a queue made by hand lines become canonical, and their keys known; none is
-        dropped for being known. Repeats within it are dropped, and counted. `owners`: with `host` routing; URLs of
-        other nodes go to the file `handed_on`, and travel with the next segment past the key check. None: they all stay
-        here. The hosts go to the file `scope_added`. Raises QueueError, KeyStoreError or StorageError.
+        An open move is finished first. Lines of a queue made by hand become canonical, and their keys known; known URLs
+        stay. Repeats within the queue are dropped, and counted. `owners`: with `host` routing; URLs of other nodes go
+        to the file `handed_on`, and travel with the next segment past the key check. None: all URLs stay here. The
+        hosts go to the file `scope_added`. Raises QueueError, KeyStoreError or StorageError.
         """
         queue = self._queue
         queue.require_no_take()
@@ -118,10 +118,10 @@ class Rewrites:
         """Hand on the URLs that other nodes own; return how many.
 
         `owners`: with `host` routing; None: all URLs stay. Handed-on URLs go to the file `handed_on`, and travel with
-        the next segment past the key check, since their keys are in. The queue is read only where it was filled by
-        other nodes than these. Host counts (`urls.max_pages_per_host`) stay: the new owner counts what it is handed,
-        not what was fetched before. A queue made by hand is left alone until it is adopted. The caller has finished an
-        open take. Raises QueueError or StorageError.
+        the next segment past the key check, since their keys are in the tables. The queue is read only if other nodes
+        filled the queue. Host counts (`urls.max_pages_per_host`) stay: the new owner counts the handed-on URLs, not
+        earlier fetches. A queue made by hand is left alone until its adoption. The caller has finished an open take.
+        Raises QueueError or StorageError.
         """
         queue = self._queue
         queue.require_settled()
@@ -154,11 +154,11 @@ class Rewrites:
     def make_due(self, new_due: Callable[[bytes, bytes], int], notes: Sequence[str]) -> int:
         """Change due times of lines; return how many lines changed.
 
-        The notes that ask for that are recorded as followed.
+        The notes that ask for new times are recorded as followed.
 
         `new_due`: the POSIX seconds from which on a line (of data and meta) may be taken. `notes`: the names of all
-        notes that the queue has followed now. The queue keeps its order. The caller has adopted the queue. One move
-        does all: run again after a kill, it finds the notes recorded, or nothing changed.
+        notes that the queue has followed then. The queue keeps its order. The caller has adopted the queue. One move
+        does all: run again after a kill, the function finds the notes recorded, or nothing changed.
 
         Raises QueueError, DamagedFileError or StorageError.
         """
@@ -196,8 +196,8 @@ class Rewrites:
         """Move requisites before all other lines; return how many there are.
 
         Requisites keep their order, and so do the other lines. The caller has adopted the queue. If a requisite is
-        behind another line, one move replaces the queue, in time linear in its length: run again after a kill, the
-        function finds nothing left to do. Raises QueueError, DamagedFileError or StorageError.
+        behind another line, one move replaces the queue, in time linear in its length. Run again after a kill, the
+        function finds the work done, or begins again. Raises QueueError, DamagedFileError or StorageError.
         """
         queue = self._queue
         queue.require_no_take()
@@ -234,9 +234,8 @@ def _write(
 ) -> tuple[IntakeReport, set[str], frozenset[int]]:
     """Write `adopted` and `adopted.handed_on` in one pass.
 
-    The queue was made by hand. Returns what was done, the hosts, and the first 8 bytes of the keys that came up more
-    than once: these take 8 bytes a line, where a set of keys would need 100. `repeated`: those that an earlier pass
-    returned.
+    The queue was made by hand. Returns the report, the hosts, and the first 8 bytes of repeated keys: this takes 8
+    bytes a line, where a set of keys would need 100. `repeated`: the beginnings of keys from an earlier pass.
     """
     import numpy as np  # noqa: PLC0415 - costs a process 110 ms at its start, and few ever adopt
 
@@ -246,7 +245,7 @@ def _write(
     def is_repeated(key: bytes) -> bool:
         """Return whether an earlier line has this key.
 
-        The second pass, which knows the suspects, is sure.
+        The second pass, with the suspects of the first, is sure.
         """
         prefixes.append(prefix := int.from_bytes(key[:8], "big"))
         found = key in seen
@@ -312,8 +311,8 @@ def _canonical_lines(
 def _count_hosts(queue: HeldQueue, keys: "ShardedKeyStore") -> None:
     """Count the new URLs of each host.
 
-    Edited URLs of a queue of ours were counted before. Once keys are inserted that can be told no more, so a note has
-    the digests of lines and counts; a rerun keeps them.
+    Edited URLs of a queue of ours were counted before. After the insertion of keys, edited and new URLs look the same:
+    so a note has the digests of lines and counts, and a rerun keeps the counts.
     """
     path, note = queue.files.adopted, queue.files.adopted_counted
     lines = digest_of(path)
@@ -334,7 +333,7 @@ def _count_hosts(queue: HeldQueue, keys: "ShardedKeyStore") -> None:
 
 
 def _divide(queue: HeldQueue, state: State, owners: Owners) -> int:
-    """Write `rehomed`, what stays, and `rehomed.handed_on`; returns how many URLs stay."""
+    """Write `rehomed` with the URLs that stay, and `rehomed.handed_on`; return how many stay."""
 
     def kept() -> Iterator[tuple[bytes, bytes]]:
         for url, meta in queue.lines(state):

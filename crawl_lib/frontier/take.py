@@ -1,4 +1,4 @@
-"""What a node fetches in one iteration, as it is read: the file `take`, and the decision `leftover`."""
+"""The URLs that a node fetches in one iteration, for readers: the file `take`, and the decision `leftover`."""
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -24,11 +24,10 @@ _TO_BE_FILLED_IN = 40 * "0"
 class TakeHeader:
     """The first line of `take`.
 
-    `position_before`, `position_after`: the queue's state when it was taken, and once it is used up (without the
-    leftover). `looked_at`: how many lines of the queue's head that is; `runs`: which of them were taken; `next_due`: if
-    that was the whole queue, from when on the first of those that were not taken is due.
-    `count`: URLs in it. `processes`: among how many workers its hosts are divided, also in a rerun.
-    `extra`: what the caller wants to find again. `lines_sha1`: hex digest of all lines of URLs.
+    `position_before`, `position_after`: the queue's state at the take, and after the use of all its lines (without the
+    leftover). `looked_at`: the number of these lines of the queue's head; `runs`: the taken lines among these; `next_due`: if the take looked at the whole queue, when the first untaken line is due.
+    `count`: the URLs of the take. `processes`: the number of workers among which the hosts are divided, also in a
+    rerun. `extra`: facts that the caller wants to find again. `lines_sha1`: hex digest of all lines of URLs.
     """
 
     take_id: str
@@ -49,7 +48,7 @@ class TakeHeader:
     def at(self, state: State, taken: bytearray) -> "TakeHeader":
         """Return the header of a take of these lines.
 
-        `taken`: of each line that was looked at, 0 or 1.
+        `taken`: 0 or 1 for each line that was looked at.
         """
         return replace(
             self,
@@ -60,7 +59,7 @@ class TakeHeader:
         )
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return the mapping that the file holds."""
+        """Return the content of the file as a mapping."""
         return {
             **self.__dict__,
             "position_before": [self.position_before.processed, *self.position_before.totals],
@@ -70,7 +69,7 @@ class TakeHeader:
 
 @dataclass(frozen=True)
 class Take:
-    """An open take. Its URLs stream from the file; `take.header` says whose it is."""
+    """An open take. Its URLs stream from the file; `take.header` names run and iteration."""
 
     path: Path
     header: TakeHeader
@@ -105,18 +104,18 @@ class Take:
 
     @property
     def take_id(self) -> str:
-        """The id that names the take's segment."""
+        """The id of the take, for its segment."""
         return self.header.take_id
 
     @property
     def count(self) -> int:
-        """URLs in it."""
+        """The number of URLs."""
         return self.header.count
 
     def urls(self, keys: Container[bytes] | None = None) -> Iterator[TakenUrl]:
         """Yield the URLs in batch order.
 
-        `keys`: only those. Raises DamagedFileError as `lines` does.
+        `keys`: only URLs with these keys. Raises DamagedFileError as `lines` does.
         """
         where = str(self.path)
         for position, (url, meta) in enumerate(self.lines()):
@@ -126,7 +125,7 @@ class Take:
 
     @property
     def passed_over(self) -> int:
-        """Lines that were looked at and not taken."""
+        """The number of lines that were looked at and not taken."""
         return self.header.looked_at - sum(stop - start for start, stop in self.header.runs)
 
     def select(self, positions: Iterable[int]) -> Iterator[QueuedUrl]:
@@ -139,8 +138,8 @@ class Take:
     def lines(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield the lines of data and meta, in batch order.
 
-        Raises DamagedFileError: before the first one if they have another digest than the header says; at the end if
-        they are not as many.
+        Raises DamagedFileError: before the first line if the digest of the lines is not the header's; at the end if
+        the number of lines is not the header's.
         """
         seen = 0
         with own_file(self.path, "is not the take that was written"), self.path.open("rb") as file:
@@ -157,9 +156,9 @@ class Take:
             _require(seen == self.count, f"has {seen} URLs, and its header says {self.count}")
 
     def leftover(self) -> list[int] | None:
-        """Return the ascending positions that were left over.
+        """Return the ascending positions of the leftover URLs.
 
-        None: fetching is not over. Raises DamagedFileError naming the file and the command that repairs it.
+        None: fetching is not over. Raises DamagedFileError naming the file and the repair command.
         """
         path = self.path.with_name(NodeDirectory.leftover)
         with suppress(FileNotFoundError), own_file(path, "cannot be read"):
@@ -175,13 +174,13 @@ class Take:
 
     @property
     def scope_path(self) -> Path:
-        """The file of those hosts."""
+        """The file with the hosts of the scope."""
         return NodeDirectory(self.path.parent).spool_scope
 
     def scope(self) -> list[str]:
         """Return the hosts of the scope, sorted.
 
-        Raises FileNotFoundError if they are not decided, DamagedFileError: a host less, and its links are dropped.
+        Raises FileNotFoundError without a decision, DamagedFileError for any damage: a missing host would lose links.
         """
         with own_file(
             self.scope_path, "is not the list of hosts that was written", self.header.node
@@ -192,7 +191,7 @@ class Take:
 
 
 def _require(holds: bool, problem: str) -> None:
-    """Within `own_file`: ValueError, if something does not hold."""
+    """Raise ValueError within `own_file`, if a condition does not hold."""
     if not holds:
         raise ValueError(problem)
 

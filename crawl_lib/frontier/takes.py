@@ -1,4 +1,4 @@
-"""The takes of a node: decided from the queue's head, written, and once committed, what the queue moves past."""
+"""The takes of a node: chosen from the queue's head, written, and after the commit, passed by the queue."""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
@@ -17,7 +17,7 @@ from crawl_lib.sealed import sealed_json
 from crawl_lib.urlfiles import encode_meta
 
 OTHERS = bytes.maketrans(b"\0\1", b"\1\0")
-"""Turns the marks of some lines into those of all other lines."""
+"""Turns the marks of some lines into the marks of all other lines."""
 
 
 class Takes:
@@ -31,8 +31,8 @@ class Takes:
 
         `state` does not move yet.
 
-        `header`: whose take it is; node, positions and counts are filled in here. Raises QueueError if a take or a move
-        is open: finish it first.
+        `header`: run, iteration and other facts; node, positions and counts are filled in here. Raises QueueError if a
+        take or a move is open: finish it first.
         """
         queue = self._queue
         queue.require_no_take()
@@ -47,7 +47,7 @@ class Takes:
     def take_lines(self, taken: bytearray, header: TakeHeader) -> Take:
         """Write the take of some lines of the queue's head, durably.
 
-        `taken`: of each line that was looked at, 0 or 1.
+        `taken`: 0 or 1 for each line that was looked at.
         """
         state = self._queue.state()
         lines = compress(self._queue.lines(state, len(taken)), taken)
@@ -56,7 +56,7 @@ class Takes:
     def write(self, header: TakeHeader, lines: Iterable[tuple[bytes, bytes]]) -> Take:
         """Write the file `take`, durably.
 
-        The header comes first, then the data and meta lines, streamed. Raises StorageError naming the path: nothing is
+        The header comes first, then the data and meta lines, streamed. Raises StorageError naming the path: no URL is
         taken then.
         """
         self._queue.lock.require_held()
@@ -80,7 +80,7 @@ class Takes:
     def leave_over(self, take: Take, positions: Collection[int]) -> None:
         """Record durably that fetching is over, with its leftover.
 
-        `positions`: the URLs of the take that were not fetched.
+        `positions`: the unfetched URLs of the take.
         """
         self._queue.lock.require_held()
         decision = {"take_id": take.take_id, "runs": runs_of(sorted(positions))}
@@ -101,13 +101,14 @@ class Takes:
     def advance(
         self, take: Take, leftover: Iterable[QueuedUrl] = (), again: Iterable[QueuedUrl] = ()
     ) -> None:
-        """Move the queue past a take whose segment is committed.
+        """Move the queue past a take after the commit of its segment.
 
-        To its end go `leftover`, then what the take passed over, then `again`: failures that pass, which are not due
+        To the queue's end go `leftover`, then the passed-over lines, then `again`: passing failures that are not due
         yet.
 
-        Repeatable: at the position after, nothing happens. Anywhere else QueueError: somebody changed the queue. The
-        cargo of the segment (handed-on URLs, hosts for the scope, the counts of intakes) leaves by the same move.
+        Repeatable: at the position after, nothing happens. At any other position QueueError: somebody changed the
+        queue. The cargo of the segment (handed-on URLs, hosts for the scope, the counts of intakes) leaves by the same
+        move.
         """
         queue = self._queue
         queue.finish_open_move()
@@ -143,7 +144,7 @@ class Takes:
         queue.change(change)
 
     def write_scope(self, take: Take, hosts: Iterable[str]) -> None:
-        """Record durably the hosts whose links this take follows.
+        """Record durably the hosts of the take's scope.
 
         The decision holds in all attempts. Raises StorageError naming the path.
         """
@@ -160,7 +161,7 @@ def _passed_over(
 ) -> Iterator[tuple[bytes, bytes]]:
     """Yield the lines that were looked at and not taken.
 
-    If there are none, no line is read.
+    Without such lines, no line is read.
     """
     if header.runs == [(0, header.looked_at)]:
         return

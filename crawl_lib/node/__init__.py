@@ -1,15 +1,14 @@
 """The tasks of a node: its crawl of an iteration, settle, retire, admit.
 
-How data flows: `crawl` holds the steps of an iteration together. It locks the node's directory (`task`), finishes what
-an earlier task left open, takes in what was found for the node (`sources`), makes due what `krake retry --now` asked
-for (`due`), writes the take, has `crawl_lib.worker` fetch it, publishes the segment, moves the queue on, and sets the
-states of its keys (`take`). `settle_node` is the intake after the last iteration. `retire` hands the queue of a node
-that leaves to the others; one whose disk is gone is retired without its queue, and refused until it is admitted.
-`guards` refuses what does not fit, such as a directory that is an older copy; `watermarks` pauses while a disk is too
-full.
+How data flows: `crawl` holds the steps of an iteration together. It locks the node's directory (`task`), finishes open
+work of an earlier task, takes in the URLs found for the node (`sources`), makes URLs due for `krake retry --now`
+(`due`), writes the take, has `crawl_lib.worker` fetch the take, publishes the segment, moves the queue on, and sets the
+states of the keys (`take`). `settle_node` is the intake after the last iteration. `retire` hands the queue of a leaving
+node to the others; a node with a lost disk is retired without its queue, and refused until it is admitted. `guards`
+refuses what does not fit, such as an older copy of a directory; `watermarks` pauses while a disk is too full.
 
-After a kill between any two steps the next task of the node, of whatever run, finds the take and does what is missing:
-`docs/protocol.md` lists the durable steps, and what is true after each.
+After a kill between any two steps the next task of the node, of any run, finds the take and does the missing steps:
+`docs/protocol.md` lists the durable steps, and the state after each step.
 """
 
 from typing import TYPE_CHECKING

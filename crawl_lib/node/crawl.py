@@ -1,6 +1,6 @@
-"""A node's task of an iteration, from the lock to the segment, in seven steps; and `settle`, its last intake.
+"""A node's task of an iteration, from the lock to the segment, in seven steps; and `settle`, the node's last intake.
 
-`docs/protocol.md` says what is true after each step.
+`docs/protocol.md` tells the state after each step.
 """
 
 import time
@@ -35,10 +35,10 @@ def crawl_node(
     """Crawl one node's batch of an iteration and commit its segment.
 
     The open work of an earlier attempt is finished first. The first node of an iteration names its folder
-    (`start_iteration`), once it can work. `batch_size`: URLs a node may take, None: as the config says; it counts for
-    who names the folder. Progress: see `crawldir.NodeProgress`. Returns the segment's counts, as `bytes` those of its
-    WARC files, and how many hosts are in back-off now. Raises what `guards` and `start_iteration` do, LockedError if
-    another task holds the node, and StoppedError.
+    (`start_iteration`), once the node can work. `batch_size`: the most URLs of a node; None: as in the config; only the
+    node that names the folder uses this number. Progress: see `crawldir.NodeProgress`. Returns the segment's counts, as
+    `bytes` the size of its WARC files, and the number of hosts in back-off. Raises the errors of `guards` and
+    `start_iteration`, LockedError if another task holds the node, and StoppedError.
     """
     current = stores.crawl.find(run_id, iteration)
     if current is not None:
@@ -51,7 +51,7 @@ def crawl_node(
             current = start_iteration(
                 stores, run_id=run_id, iteration=iteration, batch_size=batch_size
             )
-            require_part(stores, current, node)  # another machine may have named it
+            require_part(stores, current, node)  # another machine may have named the folder
         segment = stores.crawl.segment(current.folder, node)
         if not segment.exists():  # 2. committed already?
             require_room_for_segment(stores, current, segment)
@@ -85,7 +85,7 @@ def _requisites(task: NodeTask) -> int:
 def _hosts_in_back_off(task: NodeTask) -> int:
     """Count a node's hosts in back-off.
 
-    0 where their file cannot be read: the next take reports the error.
+    0 if their file is unreadable: the next take reports the error.
     """
     with suppress(StorageError):
         return len(
@@ -97,10 +97,10 @@ def _hosts_in_back_off(task: NodeTask) -> int:
 def require_ready(stores: Stores, *, run_id: str, iteration: int) -> None:
     """Raise an error unless the nodes can work.
 
-    This is asked before an iteration gets its folder, where all nodes are on one machine. An iteration whose tasks are
-    all refused would leave an empty folder, with a share of `crawl.max_pages`. No question is asked if the iteration
-    has its folder already. Raises what the crawl task of a node would be refused with, if so many are refused that
-    commit would fail; StoppedError; ConfigError as `start_iteration` does.
+    Used before an iteration gets its folder, if all nodes are on one machine: if all tasks of an iteration were
+    refused, an empty folder would stay behind, with a share of `crawl.max_pages`. If the iteration has a folder
+    already, nothing is checked. Raises the refusal of a node's crawl task, if so many are refused that commit would
+    fail; StoppedError; ConfigError as `start_iteration` does.
     """
     if stores.crawl.find(run_id, iteration) is not None:
         return
@@ -124,11 +124,11 @@ def require_ready(stores: Stores, *, run_id: str, iteration: int) -> None:
 def settle_node(stores: Stores, *, node: str, run_id: str | None = None) -> dict[str, Any]:
     """Take in everything that waits for a node.
 
-    Its queue is complete then until the next run.
+    The queue is complete then until the next run.
 
-    `run_id`: of a run whose last iterations are settled; this machine must agree with them. Returns the intake's
-    counts, and the length of the queue. Run again, it finds nothing left to take in. The note of this task lets `start`
-    know that the list of nodes may change.
+    `run_id`: the run whose last iterations are settled; this machine must agree with these iterations. Returns the
+    intake's counts, and the length of the queue. A second run finds nothing left to take in. The note of this task
+    tells `start` that the list of nodes may change.
     """
     newest = stores.crawl.newest_iteration()
     if newest is not None and newest.run_id == run_id:
@@ -148,7 +148,7 @@ def settle_node(stores: Stores, *, node: str, run_id: str | None = None) -> dict
 def _begin(task: NodeTask) -> None:
     """Begin a task of a node.
 
-    The node may take part, is not being retired, and has nothing open.
+    The node may take part, is not being retired, and has no open work.
     """
     require_admitted(task)
     drop_decision(task)

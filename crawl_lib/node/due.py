@@ -1,7 +1,7 @@
-"""What `krake retry --now` asked for, carried out on a node: back-offs end, and URLs that wait are due.
+"""The wishes of `krake retry --now`, carried out on a node: back-offs end, and waiting URLs become due.
 
-The notes lie in the crawl directory (`crawldir.retrynow`); the queue's record names those that were followed. First
-hosts are let go, then one move changes the queue and its record. Killed between the two, the next task does both.
+The notes lie in the crawl directory (`crawldir.retrynow`); the queue's record names the notes already followed. First
+hosts are let go, then one move changes the queue and its record. After a kill between the two, the next task does both.
 """
 
 import time
@@ -19,8 +19,8 @@ from crawl_lib.urlfiles import due_of, is_listed
 def follow_notes(task: NodeTask) -> None:
     """Follow the new notes of `krake retry --now`.
 
-    A host that asked to be left alone (Retry-After) is left alone until then, unless the note says otherwise. Raises
-    DamagedFileError naming a note or a file of the queue, QueueError, StorageError.
+    A host with a Retry-After is left alone until then, unless the note says otherwise. Raises DamagedFileError naming a
+    note or a file of the queue, QueueError, StorageError.
     """
     stores, queue, longest_s = task.stores, task.queue, task.stores.config.retry.max_wait_s
     names, followed = RetryNowNotes(stores.crawl).names(longest_s), queue.record().made_due
@@ -43,9 +43,9 @@ def _new_due(
 ) -> Callable[[bytes, bytes], int]:
     """Return the function that gives each line its due time.
 
-    The function follows some notes.
+    The function follows the given notes.
 
-    `lists`: whether lines come from lists, which do not know what their hosts asked for.
+    `lists`: whether lines come from lists, which do not know the Retry-After of a host.
     """
 
     def new_due(url: bytes, meta: bytes) -> int:

@@ -1,13 +1,13 @@
-"""What a node's task is refused for, before it changes anything: each guard says what does not fit, and what to do.
+"""Guards: each refuses a node's task before any change, and says what does not fit, and what to do.
 
-**The directory is an older copy** (a backup that was put back, a machine that was rolled back, a wrong disk): its queue
-would have URLs fetched again, and would never see those that it took in since, whose keys are known. The DFS tells:
-segments of takes that the queue does not know of, or a settled note that says it had taken in more. What happened since
-the last segment or note shows in the key tables only, which `krake fsck` compares.
+**The directory is an older copy** (a backup put back, a machine rolled back, a wrong disk). URLs of the old queue would
+be fetched again. URLs taken in since would never be fetched, because their keys are known. The DFS gives the evidence:
+a segment of a take unknown to the queue, or a settled note with more segments taken in. Changes after the last segment
+or note show in the key tables only; `krake fsck` compares these.
 
-**The crawl is not there** (a disk that is not mounted, another path in `dfs_primary`): its scope would be empty, and
-what is fetched would lie where no one looks for it. Nothing that the queue has taken in is there, and no node has ever
-settled. (Folders that were deleted by hand leave injected seeds, and the folder of settled notes.)
+**The crawl is missing** (a disk that is not mounted, another path in `dfs_primary`). The scope would be empty, and
+fetched pages would lie at a place that nobody reads. Evidence: no segment or seed that the queue has taken in exists,
+and no node has ever settled. (After folders are deleted by hand, injected seeds and settled notes are still there.)
 """
 
 from contextlib import suppress
@@ -23,7 +23,7 @@ from crawl_lib.stores import Stores
 def require_part(stores: Stores, current: Iteration, node: str) -> None:
     """Raise ConfigError for a node that an iteration did not begin with.
 
-    Also, before the node has its segment, for options or code other than where the iteration was started.
+    Before the node has its segment, also raise for options or code unlike those at the iteration's start.
     """
     if node not in current.nodes:
         raise ConfigError(
@@ -37,8 +37,8 @@ def require_part(stores: Stores, current: Iteration, node: str) -> None:
 def require_room_for_segment(stores: Stores, current: Iteration, segment: SegmentRef) -> None:
     """Raise DamagedFileError while a segment's repair is unfinished.
 
-    A new segment would be in the way of the repair. Raises ConfigError for an iteration of other nodes: no node would
-    take in the outlinks.
+    A new segment would be in the way of the repair. Raises ConfigError if the config has other nodes than the
+    iteration: a node outside the iteration would not take in the outlinks.
     """
     decision = stores.crawl.at(
         segment.folder, f"{FileName.SWAP_PREFIX}{segment.node}{FileName.SWAP_SUFFIX}"
@@ -57,8 +57,8 @@ def require_room_for_segment(stores: Stores, current: Iteration, segment: Segmen
 def require_new_name(queue: Queue, segment: SegmentRef) -> None:
     """Raise OutputConflictError for the name of a deleted segment.
 
-    The URLs of the deleted segment were taken in, and URLs of a new one would never be. A clock that was set back names
-    a folder like a deleted one.
+    The URLs of the deleted segment were taken in; a new segment of this name would never be. Only a clock that was set
+    back names a folder like a deleted folder.
     """
     if (segment.folder, segment.node) in queue.taken_in():
         raise OutputConflictError(
@@ -68,7 +68,7 @@ def require_new_name(queue: Queue, segment: SegmentRef) -> None:
 
 
 class Mismatch(NamedTuple):
-    """Why a task does not go on with a queue. `name`: of the finding of `krake fsck`; `remedy`: what to do."""
+    """Why a task refuses a queue. `name`: of the finding of `krake fsck`; `remedy`: what to do."""
 
     name: str
     problem: str
@@ -78,7 +78,7 @@ class Mismatch(NamedTuple):
 def require_newest(stores: Stores, queue: Queue) -> None:
     """Raise QueueError if a queue does not fit the DFS.
 
-    The caller holds its directory.
+    The caller holds the lock of the queue's directory.
     """
     if found := mismatch(stores, queue):
         raise QueueError(f"{queue.directory}: {found.problem}; {found.remedy}")
@@ -87,7 +87,7 @@ def require_newest(stores: Stores, queue: Queue) -> None:
 def mismatch(stores: Stores, queue: Queue) -> Mismatch | None:
     """Return evidence that queue and DFS do not fit, if any.
 
-    Before its first take there is no evidence for a queue made by people, or begun again by a repair.
+    A queue without any move gives no evidence: people made the queue, or a repair began the queue again.
     """
     crawl, node = stores.crawl, queue.node
     with suppress(DamagedFileError):  # the next reader of the file raises it

@@ -1,23 +1,24 @@
 """A node leaves, with its queue or without, and may return.
 
-**With its queue**: what it holds goes to the nodes that are left. `docs/protocol.md` says what is durable after each
-step. All of them hold the node's lock, on its machine or where its directory was copied to. What was undecided goes
-through the key check of the new owners, all else past it. The file `retire` in the node's directory names the folder of
-the crawl directory, `seeds/<name>`, to which everything goes. Once that folder exists the URLs are others': the queue
-has to be emptied, whatever happens to the node afterwards. Before that nothing has happened.
+**With its queue**: the URLs go to the remaining nodes. `docs/protocol.md` tells the state after each durable step. All
+steps hold the node's lock, on its machine or at the place of a copied directory. Undecided URLs go through the key
+check of the new owners, all other URLs past the check. The file `retire` in the node's directory names the target of
+everything, the folder `seeds/<name>` of the crawl directory. Once this folder exists the URLs belong to others: the
+queue has to be emptied, whatever happens to the node afterwards. Before that nothing has happened.
 
-**Without**: its directory is gone. Every URL that was ever sent to it still exists in the folders it was sent in,
-unless somebody deleted them. Its key tells what became of it: unknown: it was never taken in, and goes to its new owner
-as it is; queued: it was in the lost queue (or fetched in a take that is lost), and goes past the key check, as does
-what a list asked for; crawled or gone: nothing is to be done. What only the disk held is gone: URLs that people put
-into the queue by hand. A node that has never had a queue, since the list of nodes was changed back, leaves in the same
-way, and nothing is gone.
+**Without**: the directory is gone. Every URL that was ever sent to the node still exists in the folders of the senders,
+unless somebody deleted these folders. The key tells the fate of a URL. Unknown: the URL was never taken in, and goes to
+its new owner as it is. Queued: the URL was in the lost queue (or fetched in a lost take), and goes past the key check,
+as do URLs that a list asked for. Crawled or gone: nothing is to be done. URLs that people put into the queue by hand
+are gone with the disk. A node that has never had a queue, since the list of nodes was changed back, leaves in the same
+way, and no URL is gone.
 
-**Back**: the note of a lost node on the DFS says so, with the sources that this concerns. With an empty disk it would
-read them all again, and take for new what its new owners have yet to take in: so its tasks are refused. Admitting it
-has two durable steps: one move of its queue, which notes those sources as taken in (`admit.noted`); then the note says
-that the node takes part again. Killed between, it is run again. A node that was retired with its queue, and returns
-with an empty directory, need not be admitted: its first task makes that move.
+**Back**: the note of a lost node on the DFS names the loss and the sources taken in before. With an empty disk the node
+would read all these sources again, and count as new the URLs that its new owners have yet to take in: so its tasks are
+refused. An admission has two durable steps: one move of the queue, which notes these sources as taken in
+(`admit.noted`); then the note says that the node takes part again. After a kill in between, run the command again. A
+node that was retired with its queue, and returns with an empty directory, needs no admission: its first task makes the
+same move.
 """
 
 import uuid
@@ -89,13 +90,13 @@ def retire_node(
 ) -> RetireReport:
     """Hand a node's queue to the nodes of the config.
 
-    The node itself is no longer in the config. A node that never had a queue hands over all that was sent to it, on any
-    machine.
+    The node itself is no longer in the config. A node that never had a queue hands over all URLs sent to the node, on
+    any machine.
 
-    `directory`: where the node's directory lies, None: at its place on this machine. A `dry_run` does nothing. A second
-    run goes on where the first stopped, or says that the node is retired. Raises ConfigError if the node is in the
-    config, or the others have not settled, PathNotFoundError if its directory is not there, and what a crawl task
-    raises.
+    `directory`: the place of the node's directory, None: its usual place on this machine. A `dry_run` does nothing. A
+    second run goes on where the first stopped, or says that the node is retired. Raises ConfigError if the node is in
+    the config, or the others have not settled, PathNotFoundError if the directory is missing, and the errors of a crawl
+    task.
     """
     _require_out(stores, node)
     place = directory or stores.node_dir(node)
@@ -119,7 +120,7 @@ def retire_node(
         if decision is None or not (_is_handed_over(stores, decision) or queue.is_ours()):
             decision = _decide(
                 task
-            )  # again, if a repair has written the queue since: no intake has looked at it
+            )  # again, if a repair has written the queue since then: no intake has read that queue
         task.progress.enter("retire", queue=queue.length())
         facts = {"retired": node, "intake": asdict(queue.record().report())}
         lines = stores.until_stopped(_queue_lines(queue))
@@ -132,7 +133,7 @@ def retire_node(
         reached("retire.emptied")
         elsewhere = place != stores.node_dir(
             node
-        )  # the directory at its own place has the queue of before
+        )  # the directory at the usual place still has the old queue
         newest = stores.crawl.newest()
         Settled(node, newest, 0, 0, queue.taken_in(), retired=True, lost=elsewhere).write(
             stores.crawl
@@ -158,7 +159,7 @@ def _plan(stores: Stores, queue: Queue) -> RetireReport:
 
 
 def _decide(task: NodeTask) -> Decision:
-    """Decide durably what is handed over and to whom.
+    """Decide durably which URLs are handed over and to which nodes.
 
     Open work is finished, and all sources are taken in, first.
     """
@@ -180,7 +181,7 @@ def _is_handed_over(stores: Stores, decision: Decision) -> bool:
 def read_decision(directory: Path) -> Decision | None:
     """Read an unfinished decision, None without one.
 
-    Raises DamagedFileError naming it.
+    Raises DamagedFileError naming the decision.
     """
     path = NodeDirectory(directory).retire
     with suppress(FileNotFoundError), own_file(path, "is no decision to retire the node"):
@@ -202,7 +203,7 @@ def _queue_lines(queue: Queue) -> Iterator[bytes]:
 def _empty_queue(queue: HeldQueue, name: str) -> None:
     """Empty the queue by one move.
 
-    `name`: of the decision.
+    `name`: the name of the decision.
     """
     record, move_id = queue.record(), f"retire-{name}"
     if record.last_move == move_id:
@@ -221,8 +222,8 @@ def _empty_queue(queue: HeldQueue, name: str) -> None:
 def drop_decision(task: NodeTask) -> None:
     """Drop a begun retirement of a node that takes part again.
 
-    A task of the node calls this. A later retirement would take the old decision for its own: what has joined the queue
-    since would be emptied away.
+    A task of the node calls this. A later retirement would mistake the old decision for its own, and empty away the
+    URLs that have joined the queue since then.
     """
     decision = read_decision(task.directory)
     if decision is None:
@@ -237,7 +238,7 @@ def drop_decision(task: NodeTask) -> None:
 def _require_out(stores: Stores, node: str) -> None:
     """Raise ConfigError for a node that cannot be retired.
 
-    It is still in the config, or the crawl has never had it.
+    The node is still in the config, or the crawl has never had the node.
     """
     if node in stores.config.servers:
         raise ConfigError(
@@ -263,7 +264,7 @@ def _require_others_settled(stores: Stores, node: str, *, dry_run: bool) -> None
     if not dry_run:
         Starts(
             stores.crawl
-        ).finish_open()  # else this node would be part of an iteration that appears later
+        ).finish_open()  # otherwise this node would be part of an iteration that appears later
     newest = stores.crawl.newest_iteration()
     others = [name for name in newest.nodes if name != node] if newest else []
     if newest and (problems := unsettled(stores, others, newest.folder)):
@@ -275,10 +276,10 @@ def _require_others_settled(stores: Stores, node: str, *, dry_run: bool) -> None
 def retire_lost(stores: Stores, *, node: str, dry_run: bool = False) -> RetireReport:
     """Retire a node whose directory is gone.
 
-    URLs that were sent to the node and not crawled are sent to other nodes, and so are URLs that were in
-    the lost queue. With a CrawlDb none of these are: the leases of their lists end. Folders that
-    were committed without it count as complete from now on. With local routing, a URL that another node claimed may be
-    fetched twice. Raises ConfigError if its directory is on this machine, StoppedError once `stores.stop` is set, and
+    URLs that were sent to the node and not crawled are sent to other nodes, and so are URLs of the lost queue. With a
+    CrawlDb there are none: the leases of their lists end. Folders that were committed without the node count as
+    complete from now on. With local routing, a URL that another node claimed may be fetched twice. Raises ConfigError
+    if the directory is on this machine, StoppedError once `stores.stop` is set, and
     as `retire_node` does.
     """
     _require_out(stores, node)
@@ -293,9 +294,9 @@ def retire_lost(stores: Stores, *, node: str, dry_run: bool = False) -> RetireRe
 
 
 def _retire_by_sources(stores: Stores, node: str, *, lost: bool, dry_run: bool) -> RetireReport:
-    """Hand over what was sent to a node without a queue.
+    """Hand over the URLs sent to a node without a queue.
 
-    See `retire_lost`. `lost`: it had one.
+    See `retire_lost`. `lost`: whether the node had a queue.
     """
     _require_others_settled(stores, node, dry_run=dry_run)
     newest = stores.crawl.newest()
@@ -304,7 +305,7 @@ def _retire_by_sources(stores: Stores, node: str, *, lost: bool, dry_run: bool) 
     handed, again = TakenIn(), ""
     if (
         before is not None and before.retired
-    ):  # seeds came since; what came before them others have already
+    ):  # seeds came after the retirement; others have all earlier URLs already
         handed, again = before.taken_in, f" {before.taken_in.to_mapping()}"
     sources, _ = waiting_sources(stores, node, handed, before=None, planned=[])
     name = sha1(f"lost {node} {newest}{again}".encode()).hexdigest()
@@ -363,7 +364,7 @@ def _lost_lines(
 def require_admitted(task: NodeTask) -> None:
     """Raise ConfigError for a lost node that was not admitted again.
 
-    The task's node was retired as lost. A node that was retired otherwise begins with an empty queue, and counts
+    The task's node was retired as lost. After any other retirement a node begins with an empty queue, and counts
     earlier sources as taken in.
     """
     settled = SettledNotes(task.stores.crawl, task.node).read()
@@ -378,8 +379,8 @@ def admit_node(stores: Stores, *, node: str, dry_run: bool = False) -> bool:
 
     Returns whether the node was retired as lost. Repetition is harmless.
 
-    `dry_run`: nothing is done, nor waited for. Raises ConfigError if it is not in the config, or if its directory holds
-    a queue: that of before, whose URLs others have. LockedError and StorageError as a crawl task does.
+    `dry_run`: changes nothing, and waits for nothing. Raises ConfigError if the node is not in the config, or if its
+    directory holds the old queue, whose URLs others have. LockedError and StorageError as a crawl task does.
     """
     require_known(stores, node)
     with ExitStack() as stack:
@@ -398,7 +399,7 @@ def admit_node(stores: Stores, *, node: str, dry_run: bool = False) -> bool:
             replace(settled, queue=0, undecided=0, retired=False, lost=False).write(stores.crawl)
             return True
         move = Move.read(queue.directory)
-        if move is None or move.move_id != _move_id(settled):  # else the node is half admitted
+        if move is None or move.move_id != _move_id(settled):  # otherwise the node is half admitted
             _require_no_queue(queue, settled)
     return True
 
@@ -410,7 +411,7 @@ def _move_id(settled: Settled) -> str:
 def _is_bare(queue: Queue) -> bool:
     """Return whether a queue has never held a URL.
 
-    An attempt that was killed may have made the queue.
+    A killed attempt may have made the queue.
     """
     files = queue.files
     if not queue.directory.is_dir() or files.record.exists():

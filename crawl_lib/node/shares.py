@@ -1,4 +1,4 @@
-"""How many URLs of a host fit into one batch: as many as its delay lets through before the batch's time is over.
+"""How many URLs of a host fit into one batch: as many as the host's delay allows within the batch's time.
 
 The hosts of a registered domain share a quarter of the batch.
 """
@@ -16,7 +16,7 @@ def shares_of(config: Config, hosts: HostStore, size: int, new: int | None = Non
 
     A host in back-off has no share.
 
-    `hosts`: what the node knows of hosts; `new`: see `Shares`.
+    `hosts`: the node's knowledge of hosts; `new`: see `Shares`.
     """
     batch = config.batch
 

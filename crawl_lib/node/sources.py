@@ -1,7 +1,7 @@
-"""What was found for a node and waits to be taken in: injected seeds, then lists, then segments by folder and node.
+"""Sources of a node before their intake: injected seeds, then lists, then segments by folder and node.
 
-A CrawlDb lets only URLs of lists join the queue: what else seeds and segments have is in the table, and they are taken
-in for their scope alone. URLs of a lost queue are not taken in once more: it comes back after its lease.
+With a CrawlDb only URLs of lists join the queue: the table has all other URLs of seeds and segments, which are taken in
+for their scope alone. URLs of a lost queue are not taken in again: they come back after the lease of their list.
 """
 
 from collections.abc import Collection, Iterator
@@ -40,11 +40,10 @@ def waiting_sources(
 ) -> tuple[list[Source], list[str]]:
     """Return the sources that a node has not taken in.
 
-    The sources are in a fixed order. The folders that become complete with them are returned, too.
+    The sources are in a fixed order. The folders that these sources complete are returned too.
 
     `before`: only iterations older than this folder; None: all. `planned`: (folder, node) of an unfinished intake,
-    which are offered in any case. A folder is complete once its commit has run and no segment may come late: nothing
-    will be added to it.
+    offered in any case. A folder is complete after its commit, if no segment may come late: no source will be added.
     """
     sources, complete = list[Source](), list[str]()
     for name in stores.crawl.inbox.folders():
@@ -97,7 +96,7 @@ def _source(
 ) -> Source:
     """Return a node's part of a file `outlinks`, perhaps empty.
 
-    `parts`: where each node's part lies.
+    `parts`: the place of each node's part.
     """
     has_others = stores.config.order.makes_lists and name[1] != FileName.LISTS
     if not isinstance(parts, dict):
@@ -118,9 +117,9 @@ def _source(
 
 
 def taken_in_before(stores: Stores, node: str) -> TakenIn:
-    """Return what a node had taken in, by its newest segment.
+    """Return the sources that a node had taken in, by its newest segment.
 
-    All sources from before that iteration count. A CrawlDb adds all existing lists: which of these the node had is
+    All sources from before that iteration count. A CrawlDb adds all existing lists: which lists the node had is
     unknown.
     """
     storage, crawl = stores.storage, stores.crawl
@@ -141,11 +140,11 @@ def taken_in_before(stores: Stores, node: str) -> TakenIn:
 
 
 def take_in(task: NodeTask, current: Iteration | None) -> IntakeReport:
-    """Take in what waits for the task's node.
+    """Take in the waiting sources of the task's node.
 
-    Only sources older than its own iteration count; None: all sources. Before an iteration, URLs of other nodes are
-    handed on, if the nodes have changed since the queue was filled. Returns what the node's next segment has to report.
-    Raises what `Rewrites.adopt` and `Intake.run` do.
+    Only sources older than `current` count; None: all sources. Before an iteration, URLs of other nodes are handed on,
+    if the nodes have changed since the queue was filled. Returns the report for the node's next segment. Raises the
+    errors of `Rewrites.adopt` and `Intake.run`.
     """
     stores, queue = task.stores, task.queue
     nodes = current.nodes if current else stores.config.servers
@@ -156,7 +155,7 @@ def take_in(task: NodeTask, current: Iteration | None) -> IntakeReport:
     ):
         nodes = (
             newest.nodes
-        )  # a list that was changed since is in force once an iteration began with it
+        )  # a changed list of nodes is in force once an iteration has begun with this list
     owners = Owners(nodes)
     task.progress.enter("intake")
     _note_read_before(task)
@@ -209,7 +208,7 @@ def _has_full_texts(task: NodeTask) -> bool:
 
 
 def _full_pages(task: NodeTask, keys: Collection[bytes]) -> set[bytes]:
-    """Return keys of pages whose words too many others have.
+    """Return the keys of pages with words that too many other pages have.
 
     See `traps.max_equal`.
     """
@@ -226,15 +225,15 @@ def _but_handed_on(
 ) -> list[Source]:
     """Return the sources, repeated ones without lines handed on since.
 
-    Segments of the node say which lines were handed on. Otherwise the node would hand these lines on once more, after
-    the new owner may have crawled them. 100 bytes of memory for each.
+    Segments of the node have the lines handed on. Otherwise the node would hand on these lines once more, after the new
+    owner may have crawled the pages. Each line takes 100 bytes of memory.
     """
     if not any((source.folder, source.node) in again for source in sources):
         return sources
     handed_on, older = (
         dict[bytes, str](),
         dict[str, set[str]](),
-    )  # key: the newest folder; folder: what came before it
+    )  # key: the newest folder; folder: all sources before the folder
     folders = stores.crawl.folders()
     for folder in folders:
         segment = stores.crawl.segment(folder, node)
@@ -264,10 +263,10 @@ def _but_handed_on(
 
 
 def _note_read_before(task: NodeTask) -> None:
-    """Begin the record of a queue without one.
+    """Begin the record of a queue without a record.
 
-    The record says what was read before. People made such a queue, or its record was lost. Otherwise old handed-on URLs
-    would pass the key check once more, and be crawled twice. A crawl with a CrawlDb reads nothing again.
+    The record names the sources read before. People made such a queue, or the record was lost. Otherwise old handed-on
+    URLs would pass the key check once more, and be crawled twice. A crawl with a CrawlDb reads no source again.
     """
     record = Record.read(task.directory) or Record(again=taken_in_before(task.stores, task.node))
     if task.stores.config.order.makes_lists and record.again:
@@ -279,12 +278,12 @@ def _note_read_before(task: NodeTask) -> None:
 
 
 def scope_hosts(task: NodeTask, current: Iteration) -> set[str]:
-    """Return the hosts whose pages' links a take follows.
+    """Return the hosts in the scope of a take.
 
-    Hosts of the iteration's folder count, and hosts of queued URLs. The queue may hold more than `start` could know of:
-    seeds injected since, and, where an early iteration is done late, what later ones found. Links of their pages would
-    be rejected for good, since a page is fetched once. Only sources that this node has taken in add hosts, so that an
-    untroubled crawl does not depend on who was faster.
+    The hosts of the iteration's folder count, and hosts of queued URLs. The queue may hold more than `start` could know
+    of: seeds injected since, and, if an early iteration is done late, finds of later iterations. Links to these hosts
+    would be rejected for good, since a page is fetched once. Only sources that this node has taken in add hosts, so
+    that an untroubled crawl does not depend on the speed of nodes.
     """
     crawl = task.stores.crawl
     taken_in = task.queue.taken_in()

@@ -1,7 +1,7 @@
-"""A take from its decision to a published segment and a queue that has moved on; every step may be done again.
+"""A take from its choice to a published segment and a queue that has moved on; every step is repeatable.
 
-Worker processes fetch it and fill the spool, while a thread seals its files and one looks after the room. The spool
-needs no second look: an attempt after a kill fetches only what has no record there.
+Worker processes fetch the take and fill the spool, while one thread seals the spool's files and another watches the
+free room. The spool is trusted: an attempt after a kill fetches only URLs without a record there.
 """
 
 import os
@@ -49,14 +49,14 @@ def finish_what_is_open(task: NodeTask) -> None:
     take = Take.open(task.directory)
     if take is not None:
         if task.spool.exists():
-            fsync_dir(task.spool)  # a part that is closed is believed
+            fsync_dir(task.spool)  # a closed part is trusted
         complete(task, take)
     else:
         if NodeDirectory(
             task.directory
         ).leftover.exists():  # killed between the two deletions of `Takes.close`
             task.home.takes.close()
-        # A spool without a take is of no use, and must be gone before the next take: its positions mean other URLs.
+        # A spool without a take is of no use, and must be gone before the next take, whose positions mean other URLs.
         if task.spool.exists():
             shutil.rmtree(task.spool)
 
@@ -64,9 +64,9 @@ def finish_what_is_open(task: NodeTask) -> None:
 def fill_missed(task: NodeTask, before: str | None) -> None:
     """Leave an empty segment in each older folder without this node.
 
-    These folders were committed, and the node took none of their URLs. A take of such a folder was finished before this
-    is called. The empty segment makes the folder complete, and no node waits for this node's segment any more.
-    `before`: only folders older than this one; None: all.
+    These folders were committed, and the node took none of their URLs. A take of such a folder is finished before this
+    call. The empty segment makes the folder complete, and no other node waits for this node's segment any more.
+    `before`: only folders older than this folder; None: all.
     """
     crawl = task.stores.crawl
     task.queue.create()
@@ -87,8 +87,8 @@ def decide(
 
     The node is no longer settled.
 
-    `new`: how many of them may be such that no list asked for; None: all. `first`: how many requisites the queue begins
-    with; a round of requisites takes no other URL.
+    `new`: the most URLs without a list; None: no limit. `first`: the number of requisites at the head of the queue; a
+    round of requisites takes no other URL.
     """
     SettledNotes(task.stores.crawl, task.node).delete()
     processes = task.stores.config.fetch.processes or os.cpu_count() or 1
@@ -110,7 +110,7 @@ def decide(
 def _large_patterns(task: NodeTask, hosts: HostStore) -> dict[str, dict[str, int | None]]:
     """Return the rooms of patterns with many URLs.
 
-    They are for the header of a take (`Rooms`).
+    The rooms are for the header of a take (`Rooms`).
     """
     most = task.stores.config.traps.max_similar
     names = task.home.counts.patterns(LARGE_PATTERN) if most else []
@@ -122,8 +122,7 @@ def _large_patterns(task: NodeTask, hosts: HostStore) -> dict[str, dict[str, int
 def complete(task: NodeTask, take: Take) -> None:
     """Turn an open take into a published segment.
 
-    The queue moves on. Every step may be done again. Raises DamagedFileError naming the repair of what the take has
-    fetched.
+    The queue moves on. Every step is repeatable. Raises DamagedFileError naming the repair of the take's fetches.
     """
     storage, built = task.stores.storage, NodeDirectory(task.directory).spool_segment
     segment = task.stores.crawl.segment(take.header.folder, task.node)
@@ -133,7 +132,9 @@ def complete(task: NodeTask, take: Take) -> None:
             _make_segment(
                 task, take, HiddenFolder.of_take(storage, folder, task.node, take.take_id)
             )
-        except DamagedFileError as error:  # the rooms that read a spool do not know whose it is
+        except (
+            DamagedFileError
+        ) as error:  # the rooms that read a spool do not know the repair command
             if "`krake " in str(error):
                 raise
             raise DamagedFileError(f"{error}; run `krake fsck --repair`") from error
@@ -141,7 +142,7 @@ def complete(task: NodeTask, take: Take) -> None:
     published = publish(storage, folder, task.node, take.take_id, built)
     keep_late_scope(task.stores, take.header.folder)
     leftover = take.leftover()
-    if leftover is None:  # an empty one would lose its URLs
+    if leftover is None:  # an empty leftover would lose URLs
         raise task.queue.error(
             f"the segment of take {take.take_id} is there, and `leftover` is not there"
         )
@@ -158,19 +159,19 @@ def complete(task: NodeTask, take: Take) -> None:
 def _again(task: NodeTask, take: Take, reader: "segments.SegmentReader") -> Iterator[QueuedUrl]:
     """Yield the URLs of a take that are tried again.
 
-    The row of such a URL says that the failure passes. Each URL has what its next try needs to know. A crawl with a
-    CrawlDb has none: lists name such URLs once they are due. URLs without a try come first: otherwise a page of an
-    always busy host would come before them again.
+    The row of such a URL has a passing failure. Each URL has the facts for its next try. A crawl with a CrawlDb has no
+    such URLs: lists name them once they are due. URLs without a try come first: otherwise a page of an always busy host
+    would come before them again.
     """
     due: tuple[dict[bytes, int], dict[bytes, int]] = (
         {},
         {},
-    )  # of those that were not tried, and of those that were
+    )  # URLs without a try, and URLs with a try
     if task.stores.config.order.makes_lists or not reader.manifest.counts["retried"]:
         return
     for batch in reader.pages(["key", "outcome", "attempts", "retry_at"], with_dropped=True):
         failed = batch.filter(batch.column(3).is_valid())
-        # Times as integers: Arrow makes none of Python's without loading pandas, which takes a third of a second.
+        # Times as integers: Arrow makes Python's times only with pandas, which takes a third of a second to load.
         values = [*failed.columns[:3], failed.column(3).cast("int64")]
         rows: list[list[Any]] = [column.to_pylist() for column in values]
         for key, outcome, attempts, at_us in zip(*rows, strict=True):
@@ -204,12 +205,12 @@ def _fetch(task: NodeTask, take: Take, current: Iteration, hidden: HiddenFolder)
     `hidden`: the segment's hidden folder on the DFS.
     """
     config, secrets, stop = task.stores.config, task.stores.secrets, task.stores.stop
-    # A file store of its own for the thread; it ends its waiting with the task.
+    # The thread has its own file store, whose waiting ends with the task.
     with Sealer(lambda: open_stores(config, secrets, stop=stop).storage, hidden.path, task.spool):
         task.spool.mkdir(exist_ok=True)
         fsync_dir(task.directory)
         spool = Spool(task.spool)
-        spool.finished_positions()  # damage is named here, with its remedy; workers could not say it
+        spool.finished_positions()  # damage is named here, with its remedy; workers could not name it
         task.progress.begin_fetch(spool.outcomes(), taken=take.count, queue=task.queue.length())
         if take.count:
             with HostStore(make_hosts_folder(task.directory)) as hosts:
@@ -224,16 +225,16 @@ def _fetch(task: NodeTask, take: Take, current: Iteration, hidden: HiddenFolder)
 def _visit_hosts(task: NodeTask, take: Take, current: Iteration, hosts: HostStore) -> None:
     """Run the workers until no URL or time is left.
 
-    Below a watermark they end, and begin again later.
+    Below a watermark the workers end, and begin again later.
     """
     config = task.stores.config
     # If hosts have another node now, their earlier node may just have asked them.
     if hosts.begin(hold=nodes_changed(task.stores, current)):
-        # After an unclean stop: turns that the dead processes held are free again, after one delay for everybody.
+        # After an unclean stop: turns held by dead processes are free again, after one delay for everybody.
         with Turns.of(NodeDirectory(task.directory).hosts, config.fetch) as turns:
             turns.reset(max(config.fetch.host_delay_s, config.fetch.ip_delay_s))
     try:
-        take.scope()  # a damaged one is named here, with its remedy
+        take.scope()  # a damaged scope is named here, with its remedy
     except FileNotFoundError:
         task.home.takes.write_scope(take, scope_hosts(task, current))
         reached("node.scope")
@@ -245,7 +246,7 @@ def _visit_hosts(task: NodeTask, take: Take, current: Iteration, hosts: HostStor
 def _shared_turns(task: NodeTask) -> Iterator[SharedTurns | None]:
     """Yield the object that reserves shared turns for the processes.
 
-    These have no password for the key servers. None: nodes share no turns.
+    The processes have no password for the key servers. None: nodes share no turns.
     """
     config = task.stores.config
     if not config.shares_addresses and not config.shares_hosts:
@@ -253,7 +254,7 @@ def _shared_turns(task: NodeTask) -> Iterator[SharedTurns | None]:
         return
     with task.stores.keys(
         task.node
-    ):  # they are those that the other nodes ask, or an error says what to do
+    ):  # the same servers that other nodes ask, or an error names the remedy
         pass
     servers = task.stores.key_servers().servers
     with SharedTurns(servers, config.fetch) as turns:
@@ -309,7 +310,7 @@ def _origin(stores: Stores) -> dict[str, Any]:
 def _iteration_of(task: NodeTask, take: Take) -> Iteration:
     """Return the iteration of an open take.
 
-    Raises QueueError if its folder was deleted, which a person has to decide on.
+    Raises QueueError if the folder was deleted: a person has to decide.
     """
     header = take.header
     with suppress(PathNotFoundError):
@@ -375,7 +376,8 @@ def mark_pages(stores: Stores, reader: "segments.SegmentReader", node: str | Non
 
     Repetition is harmless.
 
-    `reader`: of the segment. `node`: whose own server is asked first. Raises KeyStoreError, and what reading it raises.
+    `reader`: of the segment. `node`: the node whose own server is asked first. Raises KeyStoreError, and errors of the
+    reader.
     """
     with stores.keys(node) as keys:
         for batch in reader.pages(["key", "outcome", "retry_at"], with_dropped=True):

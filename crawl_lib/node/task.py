@@ -1,4 +1,4 @@
-"""State that the steps of a node's task share while it holds the node's lock."""
+"""The state that the steps of a node's task share under the node's lock."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from crawl_lib.stores import Stores
 
 @dataclass
 class NodeTask:
-    """State that the steps of a node's task share while it holds the node's lock."""
+    """The state that the steps of a node's task share under the node's lock."""
 
     stores: Stores
     node: str
@@ -28,11 +28,11 @@ class NodeTask:
 
 @contextmanager
 def locked_node(stores: Stores, node: str, *, what: str) -> Iterator[NodeTask]:
-    """Hold a node's directory, which is made if it is missing.
+    """Hold a node's directory; make a missing directory.
 
-    See `locked_directory`. Raises ConfigError for an unknown node, or a directory of another crawl, QueueError if the
-    node had a queue, and there is none, or an older copy of it (`guards`): with that what waited in it would be lost
-    without a word, since its keys are known.
+    See `locked_directory`. Raises ConfigError for an unknown node, or a directory of another crawl; QueueError if the
+    node had a queue, and the directory has none, or an older copy (`guards`): the waiting URLs would be lost without a
+    word, since their keys are known.
     """
     require_known(stores, node)
     directory = NodeDirectory.make(Path(stores.config.queue.local_dir), node)
@@ -51,7 +51,7 @@ def locked_node(stores: Stores, node: str, *, what: str) -> Iterator[NodeTask]:
 
 
 def require_known(stores: Stores, node: str) -> None:
-    """Raise ConfigError for a node that the config does not name."""
+    """Raise ConfigError for a node outside of the config."""
     if node not in stores.config.servers:
         raise ConfigError(
             f"node {node!r} is not one of servers: {', '.join(stores.config.servers)}"
@@ -64,9 +64,9 @@ def locked_directory(
 ) -> Iterator[NodeTask]:
     """Hold a directory for a node.
 
-    The node may have left the config. Raises LockedError naming the holder, StoppedError if the work is to stop while
-    it waits for it. Whatever the system refuses while it is held (a full disk, a directory of somebody else) is a
-    StorageError that names the path.
+    The node may have left the config. Raises LockedError naming the holder, and StoppedError on a stop during the wait.
+    Any refusal of the system under the lock (a full disk, a directory of somebody else) is a StorageError naming the
+    path.
     """
     progress = NodeProgress(node, directory, stores.on_progress)
 

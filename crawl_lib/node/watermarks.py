@@ -1,8 +1,8 @@
 """Watermarks: below a set amount of free room a node's task pauses, and after some time it stops.
 
-While it pauses nothing is fetched; what is fetched already is in the spool, so nothing is half-written. The reason is
-in the log, in the task's progress (`krake status`, Airflow's task state store), and in the error of the task that gives
-up waiting; Airflow tries that one again later.
+During a pause no URL is fetched; earlier fetches are in the spool, so no file is half-written. The reason of the pause
+is in the log, in the task's progress (`krake status`, Airflow's task state store), and in the error of a task that
+gives up; Airflow tries such a task again later.
 """
 
 import logging
@@ -24,15 +24,15 @@ log = logging.getLogger(__name__)
 
 LOOK_INTERVAL_S = 1.0
 DFS_LOOK_INTERVAL_S = 30.0
-"""How often the DFS is asked, at last: a request to the namenode each time."""
+"""The interval of looks at the DFS in the end: each look is a request to the namenode."""
 
 _UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1, "bytes"))
 
 
 class FreeSpace:
-    """Free room, as often as it is asked: of a directory and of the DFS; a value of None leaves one out.
+    """Free room of a directory and of the DFS, measured at each call; a value of None leaves one out.
 
-    `storage`: called when the DFS is due, at once, then after 1, 2, 4, and at last every 30 seconds.
+    `storage`: called when a look at the DFS is due: at once, then after 1, 2, 4, and in the end every 30 seconds.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class FreeSpace:
         self._of_dfs: str | None = None
 
     def shortage(self) -> str | None:
-        """Say what there is too little of, or return None.
+        """Name the place with too little room, or return None.
 
         Raises StorageError if the DFS cannot be asked.
         """
@@ -83,9 +83,10 @@ def _size(count: int) -> str:
 def room_watch(task: NodeTask) -> Iterator[Callable[[], bool]]:
     """Watch the free space of a node's task in another thread.
 
-    Yields what says whether the task should pause. The DFS is asked through a separate connection, and a DFS that does
-    not answer is no shortage: the task finds out itself, when it needs the DFS. Nor is anything else that goes wrong in
-    the thread; should it die all the same, the task ends with an error (StorageError) instead of going on unwatched.
+    Yields a function that says whether the task should pause. The DFS is asked through a separate connection. A DFS
+    without an answer is no shortage: the task notices the DFS by itself, when needed. Other errors in the thread are no
+    shortage either. If the thread should die all the same, the task ends with an error (StorageError) instead of going
+    on unwatched.
     """
     over, short = threading.Event(), threading.Event()
     thread = threading.Thread(
@@ -119,9 +120,10 @@ def _watch(task: NodeTask, over: threading.Event, short: threading.Event) -> Non
 
 
 def wait_for_room(task: NodeTask, *, local: bool = True) -> None:
-    """Pause until there is room; return at once where there is.
+    """Pause until there is room; without a shortage, return at once.
 
-    `local`: False looks at the DFS only, before a step that ends with more local room than it found. Raises NoRoomError
+    `local`: False looks at the DFS only, before a step that frees local room. Raises NoRoomError after
+    `watermarks.max_pause_s`, and StoppedError.
     after `watermarks.max_pause_s`, and StoppedError.
     """
     config = task.stores.config.watermarks

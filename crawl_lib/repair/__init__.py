@@ -1,12 +1,12 @@
 """Checking and repairing a crawl by hand: what `krake fsck` finds, and the commands that each finding names.
 
-How data flows: `fsck` goes through the parts of a crawl; each subroom looks at what it knows and returns `Finding`s,
-and repairs it, if asked: `queue` a node's directory, `folders` the small files of iterations and seeds, `segments` a
-segment from its WARC files, `keys` the key tables. They are parts of one room, which exports for all of them. `sweep`
-deletes what killed attempts left.
+How data flows: `fsck` goes through the parts of a crawl. Each subroom checks its own part, returns `Finding`s, and
+repairs the part if asked: `queue` a node's directory, `folders` the small files of iterations and seeds, `segments` a
+segment from its WARC files, `keys` the key tables. The subrooms are one room, which exports for all. `sweep` deletes
+leftovers of killed attempts.
 
 Each command may be killed anywhere and run again. A dry run leaves no trace, not even a lock. No URL is dropped: in
-doubt it is fetched again.
+doubt a URL is fetched again.
 """
 
 from crawl_lib.repair.fsck import FsckReport, fsck, repair_crawl

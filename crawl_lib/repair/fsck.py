@@ -1,25 +1,25 @@
-"""`krake fsck`: everything of a crawl that this machine can see, part by part; `--repair` repairs what needs no choice.
+"""`krake fsck`: checks all parts of a crawl that this machine can see; `--repair` repairs damage without a choice.
 
-A look changes nothing of the crawl. Queues are those of the nodes on this machine; a node at work is skipped and named,
-in a repair with its segments. A node's queue that is gone is missed where it has to be: where keys lie in files (there
-is no other machine), where the node's directory is, on the machine of the node's name, and where the caller says so. If
-queues are on several machines, a check that is told which of its nodes are here leaves a note of the keys that they
-hold (`held.note_held`). Once every other node has one, it compares the queued keys of the whole crawl.
+A check changes nothing of the crawl. The queues are those of this machine's nodes; a node at work is skipped and named,
+in a repair together with its segments. A missing queue is a finding if it has to be here: if keys lie in files (there
+is no other machine), if the node's directory exists, on the machine of the node's name, and if the caller says so. If
+queues are on several machines, a check that is told which nodes are here leaves a note of the keys of these nodes
+(`held.note_held`). Once every other node has a note, the check compares the queued keys of the whole crawl.
 
-A repair deletes or hides nothing that could hold a URL or a page, and marks nothing known that might not be; it may
-cost fetches, and how many at most is said first. In this order, since each part is read by the next:
+A repair deletes or hides nothing that could hold a URL or a page, and marks no doubtful URL as known. A repair may cost
+fetches, whose greatest number is said first. The order, since each part reads the earlier parts:
 
-1. key tables that are missing or broken are made, empty, and marked so (`keys.tables`);
-2. folders: whose iteration, scope, index, seeds (`folders.folders`);
-3. segments, from their WARC files; lost pages that are known by name are queued again (`segments.salvage`);
-4. queues of this machine (`queue.node`); one that has to be judged by the key tables waits until these have all pages;
-5. key tables, filled from all of it (`keys.fill`).
+1. missing or broken key tables are made, empty, and marked so (`keys.tables`);
+2. folders: identity of iterations, scope, index, seeds (`folders.folders`);
+3. segments, from their WARC files; lost pages with known names are queued again (`segments.salvage`);
+4. queues of this machine (`queue.node`); a queue in need of the key tables waits until these have all pages;
+5. key tables, filled from all these parts (`keys.fill`).
 
-At the end damaged versions of outputs are set aside, so that the ones before them count.
+At the end damaged versions of outputs are set aside, so that earlier versions count.
 
-Then all of it again, at most three times. Locks are held from beginning to end, in one order: repairs of this machine,
-then its nodes as the config names them. Killed anywhere, it is run again: each part finds what it had begun. A dry run
-goes through the parts once and changes nothing.
+Then all parts come again, at most three times. Locks are held from beginning to end, in one order: repairs of this
+machine, then its nodes in the order of the config. After a kill anywhere, run the command again: each part finds its
+begun work. A dry run goes through the parts once and changes nothing.
 """
 
 import socket
@@ -61,9 +61,9 @@ from crawl_lib.stores import Stores
 
 ROUNDS = 3
 MISMATCH = frozenset({"queue_rolled_back", "crawl_missing"})
-"""Findings that make a node's directory one of another time, or another crawl: it is left as it is."""
+"""Findings of a node's directory from another time, or of another crawl: the directory is left alone."""
 CHOICES = MISMATCH | {"queue_missing", "retire_damaged", "take_folder_gone", "urls_lost"}
-"""Findings of a node's directory that a repair of it does not cure."""
+"""Findings of a node's directory that a repair of the directory does not cure."""
 REPLICAS = frozenset({"replica_missing", "replica_behind"})
 FILLED = REPLICAS | {
     "page_key_unknown",
@@ -78,16 +78,16 @@ INPUTS = {
     "queue": ("folders", "segments"),
     "keys": ("folders", "segments", "queue"),
 }
-"""The parts of a repair, in order, and what each is made from."""
+"""The parts of a repair, in order, with the inputs of each part."""
 
 
 @dataclass
 class FsckReport:
-    """The findings of a check, or the remaining ones after a repair.
+    """The findings of a check, or the remaining findings after a repair.
 
-    `checked`: how many of each kind; `skipped`: what was not looked at or not repaired, and why; `noted`: nodes whose
-    held keys it left a note of. Of a repair: `done`: what was done, or would be, a line each; `fetches`: how many URLs
-    may be fetched again, at most; `keys`: of the first fill of the key tables; `next`: what else to run.
+    `checked`: the number of each kind; `skipped`: parts without a check or a repair, with the reason; `noted`: nodes
+    whose held keys are noted now. Of a repair: `done`: finished or planned steps, a line each; `fetches`: the most URLs
+    that may be fetched again; `keys`: of the first fill of the key tables; `next`: further commands to run.
     """
 
     full: bool
@@ -102,9 +102,9 @@ class FsckReport:
 
     @property
     def clean(self) -> bool:
-        """Whether all parts that were checked are consistent.
+        """Whether all checked parts are consistent.
 
-        There may be notes.
+        Notes do not count.
         """
         return all(finding.severity is Severity.NOTE for finding in self.findings)
 
@@ -121,7 +121,7 @@ class FsckReport:
     def to_text(self) -> str:
         """Return the report for people.
 
-        It has a line for each finding, the parts that were checked, and further commands.
+        The report has a line for each finding, the checked parts, and further commands.
         """
         lines = [finding.to_text() for finding in self.findings]
         lines += [f"skipped: {text}" for text in self.skipped]
@@ -140,10 +140,10 @@ def fsck(
 ) -> FsckReport:
     """Check a whole crawl.
 
-    `full`: every byte is read, otherwise sizes and counts. `here`: nodes whose queues have to be here. Where there are
+    `full`: every byte is read, otherwise sizes and counts. `here`: nodes whose queues have to be here. If there are
     other machines, a full check leaves a note of the keys that the nodes `here` hold. `dry_run`: nothing is noted;
-    locks are held without a trace, so a process that waits for one does not see this one. Raises StorageError where the
-    file store itself fails.
+    locks are held without a trace, so another process that waits for a lock does not see this process. Raises
+    StorageError if the file store itself fails.
     """
     report = FsckReport(full)
     with nodes_held(stores, "krake fsck", dry_run=dry_run) as (nodes, at_work):
@@ -167,9 +167,9 @@ def repair_crawl(
 ) -> FsckReport:
     """Repair all damage that needs no choice.
 
-    `only`: one of `PARTS`; `full`: every byte is read; `say`: called with each line. Raises ConfigError where a place
-    is of another crawl, DamagedFileError if what `only` is made from is damaged, LockedError while another repair is at
-    work on this machine, StorageError, StoppedError.
+    `only`: a name in `PARTS`; `full`: every byte is read; `say`: called with each line. Raises ConfigError if a place
+    is of another crawl, DamagedFileError if the inputs of `only` are damaged, LockedError during another repair on this
+    machine, StorageError, StoppedError.
     """
     report = FsckReport(full)
     CrawlName(stores).require()
@@ -204,9 +204,9 @@ def repair_crawl(
 
 
 class _Pass:
-    """One pass through a crawl, part by part, which adds what it finds to the report.
+    """One pass through a crawl, part by part, which adds its findings to the report.
 
-    `nodes`: the homes of this machine's nodes, by name. `at_work`: those that are not, and why. `here`: see `fsck`.
+    `nodes`: the homes of this machine's nodes, by name. `at_work`: other nodes, with the reason. `here`: see `fsck`.
     `say`: told each line of a repair; None: nothing is repaired. `dry_run`: of a repair.
     """
 
@@ -224,17 +224,17 @@ class _Pass:
         self.say: Callable[[str], None] | None = None
         self.dry_run = False
 
-    # Telling
+    # Reports
 
     def _add(self, room: str, found: list[Finding], count: int = 1) -> set[str]:
-        """Note what a look found; returns the names of the findings."""
+        """Note the findings of a check; return the names of the findings."""
         self.report.findings += found
         if count:
             self.report.checked[room] = self.report.checked.get(room, 0) + count
         return {one.name for one in found}
 
     def did(self, line: str) -> None:
-        """Note something that is done, or would be."""
+        """Note a finished or planned step."""
         self.report.done.append(line)
         if self.say is not None:
             self.say(f"would: {line}" if self.dry_run else line)
@@ -243,7 +243,7 @@ class _Pass:
     def left_to_people(self, where: str) -> Iterator[None]:
         """Report an error that needs a choice, and go on.
 
-        A look that fails is none: nothing would be found, and what was not looked at be called clean.
+        Without a repair the error is raised: a failed check would otherwise call unread parts clean.
         """
         try:
             yield
@@ -265,7 +265,7 @@ class _Pass:
     def folders(self) -> None:
         """Check the small files of the crawl directory.
 
-        They are injected seeds, lists, iterations, and files that outlive iterations.
+        These are injected seeds, lists, iterations, and files that outlive iterations.
         """
         crawl = self.stores.crawl
         files = SmallFiles(self.stores, self.did if self.say else None, dry_run=self.dry_run)
@@ -281,7 +281,7 @@ class _Pass:
         self._add("", files.findings.list(), 0)
 
     def segments(self) -> None:
-        """Check all segments, and the pages that salvages lost."""
+        """Check all segments, and the pages lost in salvages."""
         for name in self.stores.crawl.segments():
             found = check_segment(
                 self.stores.storage, name.path, full=self.report.full, work=self.stores
@@ -346,7 +346,7 @@ class _Pass:
                         self.did(f"{directory}: {line}")
 
     def _missing_queue(self, node: str) -> None:
-        """Report a queue that is lost, or on another machine."""
+        """Report a lost queue, or a queue on another machine."""
         directory = self.stores.node_dir(node)
         embedded = all(map(is_sqlite_server, self.stores.config.key_storage.servers))
         waited = SettledNotes(self.stores.crawl, node).urls_of_lost_queue()
@@ -388,7 +388,7 @@ class _Pass:
     def outputs(self) -> None:
         """Check all derived data.
 
-        A repair sets damaged data aside where it can be made again.
+        A repair sets damaged data aside if the data can be made again.
         """
         for output in OUTPUTS:
             found = output.check(self.stores, full=self.report.full)
@@ -396,7 +396,7 @@ class _Pass:
             self._add(output.name, left, output.count(self.stores))
 
     def _set_aside(self, output: Output, finding: Finding) -> bool:
-        """Set damaged data aside; return whether the finding is repaired then."""
+        """Set damaged data aside; return whether this repairs the finding."""
         done = output.set_aside(self.stores, finding, dry_run=self.dry_run)
         if done is not None:
             self.did(done)
@@ -405,11 +405,11 @@ class _Pass:
     def keys(self, noting: Collection[str] = ()) -> None:
         """Check the key tables.
 
-        `noting`: nodes whose keys are noted before.
+        `noting`: nodes whose keys are noted first.
         """
         for home in self.nodes.values() if self.say and not self.dry_run else ():
             with suppress(KrakeError):  # a finding of the queue
-                home.queue.finish_open_move()  # else its URLs have no keys to be looked for
+                home.queue.finish_open_move()  # otherwise URLs of the move have no keys to look for
         names = self._look_at_tables(noting)
         lost = [
             node for node in self.nodes if NodeDirectory(self.stores.node_dir(node)).lost.exists()
@@ -422,7 +422,7 @@ class _Pass:
             return
         with self.left_to_people("key tables"):
             if names & REPLICAS:
-                self._replicas()  # first: a fill would write these too, and not say so
+                self._replicas()  # first: a fill would write these keys too, without a word
             done = fill_keys(self.stores, self.nodes, drop_queued=drop, dry_run=self.dry_run)
             self.report.keys = self.report.keys or done
             if done.changes or done.filled:

@@ -1,4 +1,4 @@
-"""The locks that a repair holds."""
+"""The locks of a repair."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -13,8 +13,8 @@ from crawl_lib.stores import Stores
 def repairs_locked(stores: Stores, *, dry_run: bool = False) -> AbstractContextManager[object]:
     """Allow one repair of segments at a time on this machine.
 
-    Pages that are dropped while a segment is made again could be missed. A dry run, which leaves no trace, does not
-    count. Raises LockedError if there is another one.
+    A second repair could miss pages that are dropped while a segment is made again. A dry run leaves no trace and needs
+    no lock. Raises LockedError during another repair.
     """
     return nullcontext() if dry_run else scratch_base(stores.config, "repair")
 
@@ -25,10 +25,10 @@ def nodes_held(
 ) -> Iterator[tuple[dict[str, NodeHome], dict[str, str]]]:
     """Hold the nodes of this machine, without waiting.
 
-    Yields their homes in the config's order, and who works on the others. Nodes that left the config and were not
-    retired come after them: what waits there is not lost yet.
+    Yields the homes in the config's order, and the holders of other nodes. Nodes that left the config without being
+    retired come last: their waiting URLs are not lost yet.
 
-    `make`: also the lock of a node that has none; one that only looks leaves it, since such a node is at rest.
+    `make`: makes a missing lock of a node; a check leaves the lock out, since a node without a lock is at rest.
     `dry_run`: without a trace.
     """
     homes, at_work = {}, {}

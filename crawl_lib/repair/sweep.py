@@ -1,24 +1,23 @@
-"""`krake sweep`: hidden files and folders that killed attempts left on the store, where no attempt can go on with them.
+"""`krake sweep`: hidden files and folders of killed attempts on the store, after the end of all such attempts.
 
-A hidden name belongs to the attempt that made it. It is deleted only if it is certain that no attempt goes on there:
+A hidden name belongs to the attempt that made it. The name is deleted only if certainly no attempt goes on there:
 
-* `<folder>/.<node>-<take>`, where a take's segment is put together: another take is open on the node, or none. That is
-  known of nodes of this machine that no task works on, and of nodes whose note says that they have settled, or are
-  retired. An id is never used twice, so a task that begins meanwhile cannot mean it. The URLs of such a take are still
-  in the queue (its file was deleted by hand), or were sent to other nodes (it was lost with its disk).
-* `.start-<digest>-<id>`: the iteration has its folder, so another attempt's was chosen; or a folder came after those
-  that it has summed up, so that it is chosen no more.
-* `seeds/.<digest>-<id>`, `lists/.<name>-<id>`, `.<name>.<id>` next to a file: what was to be made is there under its
-  name.
-* what each output finds of its own (`crawl_lib.outputs`), such as `crawldb/.<number>-<id>` once version `<number>`
-  exists, and tables of texts that are no segment's newest.
-* `scope/<digest>`: the scope of iterations whose folders are deleted; it lacks a host that each later scope will have.
+* `<folder>/.<node>-<take>`, where a take's segment is put together: the node has another open take, or none. This is
+  known of idle nodes of this machine, and of nodes with a note of being settled or retired. An id is never used twice,
+  so a task that begins meanwhile cannot mean this name. The URLs of such a take are still in the queue (the take's file
+  was deleted by hand), or were sent to other nodes (the take was lost with its disk).
+* `.start-<digest>-<id>`: the iteration has its folder, so another attempt was chosen; or a later folder exists than the
+  folders that the attempt has summed up, so that the attempt is chosen no more.
+* `seeds/.<digest>-<id>`, `lists/.<name>-<id>`, `.<name>.<id>` next to a file: the target exists under its name.
+* leftovers that each output finds by itself (`crawl_lib.outputs`), such as `crawldb/.<number>-<id>` once version
+  `<number>` exists, and tables of texts that are no segment's newest.
+* `scope/<digest>`: the scope of deleted iterations; the scope lacks a host that each later scope will have.
 * `retry_now/<time>-<id>`: a note of `krake retry --now` that is older than any wait.
 * `.read-<time>-<id>`: tables of an answer of Spark, older than any answer takes.
-* `.deleted.<id>`: a folder that was being deleted on a local store. Two may delete it at once.
+* `.deleted.<id>`: a half-deleted folder on a local store. Two processes may delete such a folder at once.
 
-A repair that was killed before it decided leaves `<folder>/.new-<node>-<digest>`; the next one of that segment deletes
-it, since another machine's may be at work there.
+A repair that was killed before its decision leaves `<folder>/.new-<node>-<digest>`; the next repair of this segment
+deletes the folder, since another machine's repair may be at work there.
 """
 
 import re
@@ -49,8 +48,8 @@ _HIDDEN = re.compile(r"\.(.+)-([0-9a-f]{32})")
 
 @dataclass
 class SweepReport:
-    """The deleted paths, or those that would be deleted; `skipped`: nodes that are at work, damaged folders that are
-    all there is.
+    """The deleted paths, or the paths to delete; `skipped`: nodes at work, and damaged folders without an intact
+    replacement.
     """
 
     dry_run: bool
@@ -68,7 +67,7 @@ def sweep(
     """Delete leftovers.
 
     `damaged`: also deletes damaged segments, seeds, lists and versions that have intact replacements. Raises
-    StorageError, StoppedError; run it again then.
+    StorageError, StoppedError; run the sweep again then.
     """
     report = SweepReport(dry_run)
     with nodes_held(stores, "krake sweep", dry_run=True) as (nodes, at_work):
@@ -87,10 +86,10 @@ def sweep(
 
 
 def _damaged(stores: Stores, report: SweepReport, now_s: float) -> Iterator[str]:
-    """Yield damaged things that were set aside and are not needed.
+    """Yield unneeded damaged things that were set aside.
 
-    Their replacements pass a full check. Lists of the CrawlDb that hold no URL count too: their URLs were listed again,
-    or the lease is over.
+    Their replacements pass a full check. Lists of the CrawlDb without held URLs count too: their URLs were listed
+    again, or the lease is over.
     """
     crawl, storage = stores.crawl, stores.storage
     held = {one.folder for one in aside_lists(stores) if one.until > now_s}
@@ -133,9 +132,9 @@ def _damaged(stores: Stores, report: SweepReport, now_s: float) -> Iterator[str]
 def check_leftovers(
     stores: Stores, nodes: Collection[str], now_s: float | None = None
 ) -> list[Finding]:
-    """Find what killed attempts left on the store, and no attempt owns.
+    """Find leftovers of killed attempts on the store that no attempt owns.
 
-    `nodes`: of this machine, whose locks are held; `now_s`: in POSIX seconds, None: now.
+    `nodes`: nodes of this machine with held locks; `now_s`: in POSIX seconds, None: now.
     """
     now_s = time.time() if now_s is None else now_s
     crawl, storage, findings = stores.crawl, stores.storage, []
@@ -186,9 +185,9 @@ def _leftover(path: str, problem: str) -> Finding:
 
 
 def _problem(stores: Stores, folder: str, name: str, nodes: Collection[str]) -> str:
-    """Say which work a hidden name is left over from.
+    """Say which work has left a hidden name behind.
 
-    "": it may be in use.
+    "": the name may be in use.
     """
     crawl, exists = stores.crawl, stores.storage.exists
     if problem := replaced(stores, folder, name):

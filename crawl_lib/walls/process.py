@@ -1,13 +1,13 @@
 """Set up a process that reads many pages: no packages without use, memory that stays, enough descriptors.
 
-Arrow imports numpy when it is loaded and pandas at its first array, where they are installed, and works without them.
-They would cost 0.1 and 1.7 s of CPU; a worker uses neither. These packages are barred before anything else.
+Arrow imports numpy at its start and pandas at its first array, if they are installed, and works without both packages.
+The imports would cost 0.1 and 1.7 s of CPU; a worker uses neither package. `bar_packages` comes before all else.
 
-And with an allocator that keeps what is freed: the tree of a page is some hundred KB, and a page comes after the next.
-glibc's own settings give such memory back to the kernel each time, and 30 page faults a page bring it again. Arrow
-takes its memory there too: an allocator of its own costs 2 % of the CPU.
+The allocator keeps freed memory. The tree of a page takes some hundred KB, and page follows page. With glibc's own
+settings the memory goes back to the kernel each time, and 30 page faults a page bring the memory again. Arrow uses the
+same allocator: a second allocator costs 2 % of the CPU.
 
-And with as many descriptors as it may need: systems begin with 1,024, which some hundred slow requests use up.
+The process gets all the descriptors it may need. Systems begin with 1,024, and some hundred slow requests use all.
 """
 
 import ctypes
@@ -20,9 +20,10 @@ BARRED = frozenset({"numpy", "pandas"})
 KEPT_BYTES = 64 << 20
 """The number of freed bytes at the end of the heap that stay with the process."""
 MAPPED_BYTES = 8 << 20
-"""Larger pieces are asked of the kernel, and given back, one by one."""
+"""Larger pieces come from the kernel singly, and go back to the kernel singly."""
 DESCRIPTORS = 1 << 16
-"""No config asks for more. A function that closes all descriptors has to count to the limit, which may be a billion."""
+"""Enough for any config. The limit may be a billion, and closing all descriptors before a new program starts would
+count to the limit."""
 # https://man7.org/linux/man-pages/man3/mallopt.3.html
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
@@ -35,7 +36,7 @@ def bar_packages() -> None:
 def keep_memory() -> None:
     """Set the allocator before Arrow is loaded.
 
-    See the module's text. Glibc's allocator is set only where glibc is the C library.
+    The module's text gives the reason. Other C libraries than glibc keep their settings.
     """
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
     with suppress(AttributeError):

@@ -1,4 +1,4 @@
-"""`python -m krake_airflow crawl ...`, `python -m krake_airflow ui ...`: what `make crawl` and `make ui` run."""
+"""`python -m krake_airflow crawl ...`, `python -m krake_airflow ui ...`: the programs of `make crawl` and `make ui`."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from crawl_lib.signals import end_on_signals
 from krake_airflow.preload import collect_seldom
 
 PROGRAMS = {"crawl": "run", "ui": "ui"}
-"""Which module of this package is which program."""
+"""The module of this package for each program."""
 
 
 def main(words: list[str]) -> int:
-    """Run the program that the first word names with the others as its arguments; returns the exit code."""
+    """Run the program named by the first word, with the other words as arguments; return the exit code."""
     if not words or words[0] not in PROGRAMS:
         sys.stderr.write(f"usage: python -m krake_airflow {{{','.join(PROGRAMS)}}} ...\n")
         return 2
-    # What is made is for this user alone: logs, passwords, queues, pages. Folders that are there keep their rights, so
-    # people may share one on purpose.
+    # New files are for this user alone: logs, passwords, queues, pages. Existing folders keep their rights, so people
+    # may share a folder on purpose.
     os.umask(0o077)
     collect_seldom()
     with end_on_signals():

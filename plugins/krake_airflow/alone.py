@@ -1,6 +1,6 @@
-"""One program at a time, where two would disturb each other: a lock on a file, which says who holds it.
+"""One program at a time, if two would disturb each other: a lock on a file that names its holder.
 
-Programs that disturb only a third one share the lock.
+Programs that disturb only a third program share the lock.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from pathlib import Path
 from crawl_lib.errors import LockedError
 
 PATIENCE_S = 3.0
-"""A program that was just killed may need a moment to be gone."""
+"""A killed program may need a moment to be gone."""
 
 
 @contextmanager
 def alone(
     path: Path, what: str, *, patience_s: float = PATIENCE_S, shared: bool = False
 ) -> Iterator[None]:
-    """Hold the lock of the file `path`, which is made if missing, while the block runs.
+    """Hold the lock of the file `path` while the block runs; make a missing file.
 
-    `what`: the program, and what it works on, for the message to a second one. `shared`: others may hold it so too. It
-    is free once its holders are dead. Raises LockedError that names the holder, if it holds the lock for `patience_s`
-    more.
+    `what`: the program and its object, for the message to a second program. `shared`: other holders with `shared` are
+    allowed. The death of a holder frees the lock. Raises LockedError naming the holder, if the lock is not free within
+    `patience_s`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     until_s = time.monotonic() + patience_s

@@ -1,6 +1,6 @@
 """`make compose-env`: the passwords and keys of `docker-compose.yml`, random, in a file that only its owner reads.
 
-Run as a file by any Python 3 with the standard library alone, since who uses containers may have no environment here.
+Run as a file by any Python 3 with the standard library alone: users of containers may have no environment here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ WEB_PORT, SEARCH_PORT, REALTIME_PORT = 8080, 8090, 8095
 
 
 def values() -> dict[str, str]:
-    """Every variable that `docker-compose.yml` asks for. Hex digits, so nothing has to be quoted anywhere."""
+    """Return all variables of `docker-compose.yml`, in hex digits, which need no quotes anywhere."""
     return {
         "KRAKE_WEB_PORT": str(WEB_PORT),
         "KRAKE_SEARCH_PORT": str(SEARCH_PORT),
@@ -32,12 +32,12 @@ def values() -> dict[str, str]:
 
 
 def lacking_ports(text: str) -> list[str]:
-    """Return the ports that the file of an older version does not name."""
+    """Return the ports that a file of an older version lacks."""
     return [name for name in values() if name.endswith("_PORT") and f"{name}=" not in text]
 
 
 def write(path: Path) -> None:
-    """Write the file with mode 0600, or leave none. Raises FileExistsError if it exists: the databases
+    """Write the file with mode 0600, or leave no file. Raises FileExistsError if the file exists: the databases
     know the old passwords.
     """
     text = "".join(f"{name}={value}\n" for name, value in values().items())
@@ -47,12 +47,12 @@ def write(path: Path) -> None:
             os.fchmod(descriptor, 0o600)  # whatever the umask
             file.write(text)
     except OSError:
-        path.unlink()  # half of one would pass for what the databases know
+        path.unlink()  # half a file would pass for the databases' passwords
         raise
 
 
 def main(argv: list[str]) -> int:
-    """`compose_env.py FILE`; returns the exit code."""
+    """Run `compose_env.py FILE`; return the exit code."""
     path = Path(argv[0])
     try:
         write(path)

@@ -1,7 +1,7 @@
-"""The configs of an Airflow: the one that `config_path` finds, or those of a folder, each with DAGs of its own.
+"""The configs of an Airflow: the config that `config_path` finds, or those of a folder, each with its own DAGs.
 
-A crawl is known by its name (`crawl.name`) on every machine: a DAG's id says it, and a task finds the config of that
-name on its worker, whatever its file is called there. A config that cannot be used takes no other's DAGs away.
+The name (`crawl.name`) identifies a crawl on every machine: a DAG's id has the name, and a task finds the config of
+this name on its worker, whatever the file is called there. An unusable config leaves the DAGs of other configs alone.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ CRAWL, RECRAWL, COLLECT, PROCESS, SCORES, OUTPUTS = (
     "outputs",
 )
 STATISTICS = "statistics"
-"""Ends of the ids of a crawl's DAGs, behind its name (`kinds_of`). Each crawl has one of the first three."""
+"""Ends of the ids of a crawl's DAGs, after the name (`kinds_of`). Each crawl has one of the first three."""
 LINKS_FOLDER = "configs"
-"""In the Airflow home of this machine: links to the configs of all crawls that it shows."""
+"""In the Airflow home of this machine: links to the configs of all shown crawls."""
 _DEFAULT_NAME = "krake"
 
 
 @dataclass(frozen=True)
 class BadConfig:
-    """A config that makes no DAGs. `dag_id`: of what is shown in their place; `lines`: what is wrong with it."""
+    """A config without DAGs. `dag_id`: the DAG shown in their place; `lines`: the faults of the config."""
 
     dag_id: str
     lines: tuple[str, ...]
@@ -43,8 +43,8 @@ class BadConfig:
 def crawl_kind(config: Config) -> str:
     """Return the kind of the DAG that brings segments.
 
-    A CrawlDb needs another DAG than queues do (`frontier.order`). A real-time service fetches by itself, so its DAG
-    only collects.
+    A CrawlDb needs another DAG than queues (`frontier.order`). The DAG of a real-time service only collects, because
+    the service fetches.
     """
     if config.realtime is not None:
         return COLLECT
@@ -57,7 +57,7 @@ def crawl_dag_id(config: Config) -> str:
 
 
 def kinds_of(config: Config) -> set[str]:
-    """Return the kinds of the DAGs that a crawl has."""
+    """Return the kinds of a crawl's DAGs."""
     more = {
         SCORES: config.scores.tasks,
         OUTPUTS: config.outputs.tasks,
@@ -68,26 +68,26 @@ def kinds_of(config: Config) -> set[str]:
 
 
 def scores_come_first(config: Config) -> bool:
-    """Say whether committed segments begin both scores and outputs: then one DAG has the tasks of both, in order."""
+    """Return whether committed segments begin both scores and outputs, so that one DAG has both, in order."""
     is_by_segments = {config.scores.when, config.outputs.when} == {"segments"}
     return is_by_segments and bool(config.scores.tasks) and bool(config.outputs.tasks)
 
 
 def dag_file(dag_id: str) -> str:
-    """The file in `dags/` that makes a DAG."""
+    """Return the name of the file in `dags/` that makes a DAG."""
     return f"krake_{dag_id.rpartition('_')[2]}_dag.py"
 
 
 def config_files(path: Path) -> list[Path]:
-    """The file itself; of a folder the `*.yml` in it, and in the folders in it, as `krake init` makes them."""
+    """Return the file itself; for a folder, its `*.yml` and those in its subfolders, as `krake init` makes them."""
     return configs_in(path) if path.is_dir() else [path]
 
 
 def link_configs(home: Path, path: Path) -> Path:
-    """Have the Airflow of this home show the crawls of a config, or of a folder, too; returns the folder of all links.
+    """Add a config, or a folder of configs, to the crawls shown by an Airflow; return the folder of all links.
 
-    A link has its crawl's name: of two configs with one name the one that came last is shown. A config that is gone
-    is shown no more.
+    A link has the name of its crawl. If two configs have the same name, the later link is shown. Links to missing
+    configs are deleted.
     """
     folder = home / LINKS_FOLDER
     folder.mkdir(parents=True, exist_ok=True)
@@ -106,7 +106,7 @@ def link_configs(home: Path, path: Path) -> Path:
 
 
 def read_configs(path: Path) -> tuple[list[Config], list[BadConfig]]:
-    """The configs that can be used, and the others. Of several with one name none is: nothing says which is meant."""
+    """Return the usable configs, and the others. Configs with the same name are all unusable."""
     found: dict[Path, Config] = {}
     wrong: dict[Path, tuple[str, ...]] = {}
     for file in config_files(path):
@@ -137,9 +137,9 @@ def _error_id(file: Path) -> str:
 
 
 def config_named(name: str) -> Config:
-    """The config of a crawl on this machine. Raises ConfigError naming where there is none.
+    """Return the config of a crawl on this machine. Raises ConfigError naming the places without one.
 
-    One that looks as if it were it is read first: with many configs a task begins as quickly as with one.
+    The likeliest file is read first: with many configs a task begins as quickly as with one.
     """
     path = config_path(os.environ)
     problems: list[str] = []

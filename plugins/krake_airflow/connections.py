@@ -1,30 +1,30 @@
-"""What stages get from Airflow's connections: secrets, and how HDFS is reached. Passwords never reach a log.
+"""Airflow's connections for the stages: secrets, and how to reach HDFS. Passwords never reach a log.
 
-A connection of a crawl of its own, such as `krake_keys_<crawl.name>`, comes before the common one.
+A crawl's own connection, such as `krake_keys_<crawl.name>`, comes before the common connection.
 
 `krake_keys`: its password is the key servers', unless `KRAKE_KEY_STORAGE_PASSWORD` is set.
 
-`krake_dfs` (type `webhdfs`, the fields of Airflow's WebHDFSHook): asked for only where `dfs_primary` of the config is
-an HDFS. Each field that is filled in comes before the config's; what is empty is as in the config:
+`krake_dfs` (type `webhdfs`, the fields of Airflow's WebHDFSHook): used only if `dfs_primary` of the config is an HDFS.
+Each filled-in field comes before the config; for an empty field the config counts:
 
-| field | what it replaces |
+| field | replaces |
 |---|---|
 | host, port, extra `use_ssl` | the namenodes of `dfs_primary`; its root path stays. Hosts have commas between |
 | login | `dfs.user` |
-| extra `verify` | `dfs.ca_file`, if it is a path. `true` is what holds anyway; `false` is refused |
+| extra `verify` | `dfs.ca_file`, if a path. `true` is the rule anyway; `false` is refused |
 | extra `cert`, `key` | `dfs.cert_file`, `dfs.key_file` |
 
-Time limits, waiting and `dfs.security` (where the hook looks at Airflow's `core.security`) come from the config. The
-client is Krake's own: the hook's has no time limits, checks no certificates unless told to, and uses one namenode. Its
-other fields (password, schema, extra `cookies` and `headers`) are for gateways that ask for passwords, such as Knox,
-which Krake does not know: refused.
+Time limits, waiting and `dfs.security` (the hook reads Airflow's `core.security`) come from the config. The client is
+Krake's own: the hook's client has no time limits, checks certificates only on request, and uses one namenode. The other
+fields of the hook (password, schema, extra `cookies` and `headers`) are refused: these are for gateways with passwords,
+such as Knox, which Krake does not support.
 
-Where `dfs_primary` is `s3://bucket/prefix`, `krake_dfs` has the type `aws`: its login is the id of an access key, its
+If `dfs_primary` is `s3://bucket/prefix`, `krake_dfs` has the type `aws`: its login is the id of an access key, its
 password the secret, its extra `aws_session_token` the token of a session. Without the connection, credentials come from
 the environment or the machine's role.
 
-`krake_search`, asked for only where `push.url` names an OpenSearch: login and password of the user who pushes, unless
-`KRAKE_SEARCH_USER` is set. The address comes from `push.url`, so all other fields are left alone.
+`krake_search`, used only if `push.url` names an OpenSearch: login and password of the user who pushes, unless
+`KRAKE_SEARCH_USER` is set. The address comes from `push.url`, so all other fields are ignored.
 
 `krake_service` (type `http`), for `FetchNowOperator`: host, port and schema of a real-time service, and a token of the
 service as the password. No config of a crawl is read, since the service may run anywhere.
@@ -56,15 +56,15 @@ SERVICE_PORTS = {"http": 8095, "https": 443}
 """Ports of a real-time service, by schema, for a connection without a port."""
 S3_TYPE = "aws"
 DFS_TYPE = "webhdfs"
-"""The connection's type; the provider `apache-airflow-providers-apache-hdfs`, whose form it is, need not be there."""
+"""The type of the connection; its form comes from `apache-airflow-providers-apache-hdfs`, which may be missing."""
 NAMENODE_PORTS = {"http": 9870, "https": 9871}
-"""What a namenode listens on unless it is told otherwise."""
+"""The usual ports of a namenode."""
 _TRUE, _FALSE = frozenset({"true", "1", "yes"}), frozenset({"false", "0", "no", "", "none"})
 log = logging.getLogger("krake")
 
 
 def secrets_for(config: Config) -> Secrets:
-    """The secrets that this config's stores need, and how HDFS is reached. Embedded stores need none.
+    """Return the secrets for this config's stores, and how to reach HDFS. Embedded stores need no secrets.
 
     Raises ConfigError naming a field of a connection that cannot be used.
     """
@@ -97,9 +97,9 @@ def search_credentials(crawl: str) -> SearchCredentials | None:
 
 
 def s3_credentials(crawl: str) -> S3Credentials | None:
-    """Return what the connection `krake_dfs` lets a client into an object store by, None if it is not there.
+    """Return the credentials for an object store from the connection `krake_dfs`; None without the connection.
 
-    `crawl`: the name of the crawl, which may have a connection of its own. Raises ConfigError.
+    `crawl`: the name of the crawl, for a connection of its own. Raises ConfigError.
     """
     connection = _connection(
         DFS_CONNECTION, crawl, "credentials come from the environment or the machine's role"
@@ -125,9 +125,9 @@ def s3_credentials(crawl: str) -> S3Credentials | None:
 
 
 def dfs_access(crawl: str) -> DfsAccess:
-    """How the connection `krake_dfs` says that HDFS is reached; nothing where there is none. Raises ConfigError.
+    """Return how the connection `krake_dfs` reaches HDFS; without the connection, no field is set. Raises ConfigError.
 
-    `crawl`: the name of the crawl, which may have a connection of its own.
+    `crawl`: the name of the crawl, for a connection of its own.
     """
     connection = _connection(DFS_CONNECTION, crawl, "HDFS is reached as the config says")
     if connection is None:
@@ -211,7 +211,7 @@ def _refuse_gateways(fields: Mapping[str, Any]) -> None:
 
 
 def _namenodes(connection: Connection, scheme: str) -> tuple[str, ...] | None:
-    """Addresses of the hosts; None if there is no host. A host may have a port of its own."""
+    """Return the addresses of the hosts; None without a host. A host may have its own port."""
     hosts = [host.strip() for host in (connection.host or "").split(",") if host.strip()]
     if any("/" in host for host in hosts):
         raise _wrong(
@@ -242,7 +242,7 @@ def _path(name: str, value: object) -> str | None:
 
 
 def _truth(name: str, value: object) -> bool:
-    """Airflow keeps extras as JSON, or as texts in a connection that is written as a URI."""
+    """Return a yes or no. Airflow keeps extras as JSON, or as texts in a connection that is written as a URI."""
     text = str(value).lower()
     if text not in _TRUE | _FALSE:
         raise _wrong(name, f"{value!r}: is neither true nor false")

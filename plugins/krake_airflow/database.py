@@ -1,4 +1,4 @@
-"""Airflow's database of one machine: whether the Airflow that is installed has made it, and what is dead in it.
+"""Airflow's database of one machine: whether the installed Airflow has made the database, and ends of dead runs.
 
 To ask Airflow costs seconds.
 """
@@ -12,9 +12,9 @@ from pathlib import Path
 
 
 class DatabaseMark:
-    """A file in an Airflow home which says that the database was made, or migrated, by this version.
+    """A file in an Airflow home: this version has made or migrated the database.
 
-    `home`: the AIRFLOW_HOME. `database`: the file without which the mark means nothing.
+    `home`: the AIRFLOW_HOME. `database`: the database file; without this file the mark means nothing.
     """
 
     def __init__(self, home: Path, database: Path) -> None:
@@ -22,11 +22,11 @@ class DatabaseMark:
         self._mark = home / f"migrated-{version('apache-airflow')}"
 
     def is_set(self) -> bool:
-        """Whether there is nothing to make."""
+        """Return whether the database is made."""
         return self._mark.exists() and self.database.exists()
 
     def set(self) -> None:
-        """Say that the database is made."""
+        """Note that the database is made."""
         self._mark.touch()
 
 
@@ -34,8 +34,7 @@ def compare_milliseconds() -> None:
     """Let this process's queries of SQLite compare times by milliseconds.
 
     The scheduler begins runs whose `run_after` is at most `now()`. SQLAlchemy's `now()` for SQLite is
-    CURRENT_TIMESTAMP, which has whole seconds, so a run that is triggered would wait for the next second: half a second
-    on average.
+    CURRENT_TIMESTAMP, in whole seconds: a triggered run would wait for the next second, half a second on average.
     """
     from sqlalchemy.ext.compiler import compiles  # noqa: PLC0415 - `make ui` needs no more of SQLAlchemy
     from sqlalchemy.sql.functions import now  # noqa: PLC0415
@@ -55,15 +54,16 @@ UPDATE dag_run SET state = 'failed', end_date = CURRENT_TIMESTAMP WHERE triggere
 
 
 def end_dead_runs(database: Path) -> None:
-    """Mark as failed what `make crawl` was carrying out itself when it was killed or stopped: a scheduler would go on.
+    """Mark the runs of a killed or stopped `make crawl` as failed: a scheduler would go on with such runs.
 
-    The caller holds the lock that such a `make crawl` shares, so none is alive.
+    Only runs that `make crawl` carried out itself. The caller holds the lock that such a `make crawl` shares, so no
+    such run is alive.
     """
     if not database.exists():
         return
     with closing(sqlite3.connect(database, timeout=60)) as connection:
         if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'dag_run'").fetchone():
-            return  # it is not made yet
+            return  # the database is not made yet
         for statement in (_DEAD_TASKS, _DEAD_RUNS):
             connection.execute(statement)
         connection.commit()

@@ -1,4 +1,4 @@
-"""What `make crawl` shows: a line for each stage that is done, and below them what each node is at."""
+"""The output of `make crawl`: a line for each finished stage, and below these lines the work of each node."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ HINTS: dict[str, str] = {
     Outcome.ADDRESS_REFUSED: " (addresses of an inner network; if it is yours: name it in fetch.allow_networks of the"
     " config, run `krake forget HOST --yes`, and the same command again)"
 }
-"""What to say of an outcome that the config decides."""
+"""Hints for outcomes that follow from the config."""
 
 
 class Display:
     """The watcher of `make crawl`.
 
     On a terminal the nodes' table changes in place; elsewhere each node's numbers are a line every few seconds.
-    `results` and `failures` hold, by task id, what the stages returned and why they failed. `over` is called once
-    nothing is left to be done: the run was asked to stop and its task did, or a task failed that all others need.
-    Airflow would find that out task by task, in a second each.
+    `results` and `failures` hold, by task id, the results of stages and the messages of failures. `over` is called when
+    no work is left: a task has ended after a stop, or a task failed that all later tasks need. Airflow would find this
+    out task by task, in a second each.
     """
 
     def __init__(self, console: Console, over: Callable[[], None]) -> None:
@@ -68,25 +68,25 @@ class Display:
         self.close()
 
     def close(self) -> None:
-        """Show nothing any more."""
+        """Remove the changing part of the screen."""
         if self._live is not None:
             self._live.stop()
 
     def note(self, text: str | Text) -> None:
-        """Say something above the table, as it is: brackets are no style. A terminal's lines end between words."""
+        """Say something above the table, as it is: brackets are no style. On terminals, lines break between words."""
         self._console.print(
             text, highlight=False, soft_wrap=not self._console.is_terminal, markup=False
         )
 
     def started(self, task: Any) -> None:
-        """A stage begins."""
+        """Show that a stage begins."""
         self._task, self._began_s[task.task_id] = task, time.monotonic()
         self.failures.pop(task.task_id, None)
         self._bar.clear()
         self._show(task.task_id, " ...")
 
     def progressed(self, task: Any, progress: Mapping[str, Any]) -> None:
-        """New numbers of a stage; those of a node go to the table."""
+        """Show new numbers of a stage; numbers of a node go to the table."""
         if "node" in progress:
             self._nodes[str(progress["node"])] = dict(progress)
             self._bar.clear()
@@ -102,7 +102,7 @@ class Display:
             self.note(f"  {task.task_id:28} {text}")
 
     def finished(self, task: Any, result: Mapping[str, Any]) -> None:
-        """A stage is done: one line that stays, and one for each refusal."""
+        """Show that a stage is done: one line that stays, and a line for each refusal."""
         self.results[task.task_id] = result
         self._task = None
         self._bar.clear()
@@ -114,7 +114,7 @@ class Display:
         self._show()
 
     def failed(self, task: Any, message: str, *, final: bool) -> None:
-        """A stage failed: its line stays."""
+        """Show a failed stage in a line that stays."""
         self.failures[task.task_id] = message
         self._task = None
         self.note(Text.assemble(("FAILED", "red"), f" {task.task_id}: {message}"))
@@ -122,7 +122,7 @@ class Display:
             self._over()
 
     def stop(self) -> None:
-        """Ask the stage that runs to stop, and those that follow not to begin."""
+        """Tell the running stage to stop, and later stages not to begin."""
         self.stopping = True
         if self._task is not None:
             self._task.ask_to_stop()
@@ -130,7 +130,7 @@ class Display:
             self._over()
 
     def _show(self, task_id: str = "", text: str = "") -> None:
-        """Draw what changes, below all that stays: the stage, its bar, and the table of the nodes."""
+        """Draw the changing part below all lines that stay: the stage, its bar, and the table of the nodes."""
         if self._live is None:
             return
         table = Table(box=None, pad_edge=False)
@@ -148,7 +148,7 @@ class Display:
 def _live(console: Console) -> Live:
     """Make the part of the screen that changes in place.
 
-    It leaves `sys.stdout` and `sys.stderr` alone: else what Airflow logs would come to the screen by them.
+    `sys.stdout` and `sys.stderr` are left alone: otherwise Airflow's log lines would come to the screen.
     """
     return Live(console=console, refresh_per_second=4, redirect_stdout=False, redirect_stderr=False)
 
@@ -158,7 +158,7 @@ def _shown(value: object) -> str:
 
 
 def _gist(result: Mapping[str, Any]) -> str:
-    """The first numbers of a result."""
+    """Return the first numbers of a result, as text."""
     numbers = [
         (name, value) for name, value in result.items() if isinstance(value, int | float) and value
     ]
@@ -168,7 +168,7 @@ def _gist(result: Mapping[str, Any]) -> str:
 
 
 def _remarks(commits: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    """Yield what commits want people to see; of what waits, the newest commit's line."""
+    """Yield the remarks of commits; for waiting URLs, only the newest commit's line."""
     waiting = ""
     for result in commits:
         for name, title in (("warning", "warning"), ("budgets", "limits reached")):
@@ -180,7 +180,7 @@ def _remarks(commits: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
 
 
 def _tries(number: int, retried: int) -> str:
-    """Return how many URLs ended with an outcome, and of how many tries, where some are tried again."""
+    """Return the number of ended URLs of an outcome, and of tries if some URLs are tried again."""
     ended = _shown(number - retried)
     if not retried:
         return ended
@@ -192,7 +192,7 @@ def summary(
     results: Mapping[str, Mapping[str, Any]],
     hints: Mapping[str, str] = MappingProxyType(HINTS),
 ) -> Table:
-    """What was done and where it lies, from the results of the run's tasks. `hints`: what to say of outcomes."""
+    """Sum up a run from the results of its tasks: work and places. `hints`: hints for outcomes."""
     table = Table(title="Done", title_justify="left", show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")

@@ -1,4 +1,4 @@
-"""The executor of an Airflow of one machine: its scheduler goes on as soon as a task has ended."""
+"""The executor of an Airflow of one machine: the scheduler goes on as soon as a task has ended."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ LOOK_S = 0.2
 The price is a twelfth of a core while nothing runs.
 """
 BUSY_LOOK_S = 0.5
-"""The same while tasks run: their ends wake the scheduler, and a look is for new runs and for retries alone."""
+"""The same while tasks run: ends of tasks wake the scheduler, and a look is for new runs and retries alone."""
 
 
 class PromptExecutor(LocalExecutor):
     """A LocalExecutor that waits in the place of the scheduler, which sleeps blindly.
 
-    A sleep of 0.2 s costs each level of a run 0.1 s on average. The scheduler calls `sync` in each of its rounds. It
+    A sleep of 0.2 s costs each level of a run 0.1 s on average. The scheduler calls `sync` in each of its rounds, and
     must not sleep as well (`scheduler_idle_sleep_time` is 0).
     """
 

@@ -1,8 +1,8 @@
-"""`python -m krake_airflow.loopback airflow ...`: the command `airflow` whose log servers answer on loopback alone.
+"""`python -m krake_airflow.loopback airflow ...`: the command `airflow` with log servers on loopback alone.
 
 Airflow 3.3.2 has no option for the address of a log server: `airflow.utils.serve_logs.core` gives uvicorn an empty
-host, which is all addresses. Here uvicorn gets 127.0.0.1 in its place; what names a host keeps it. A log server is
-forked from the scheduler, so it has this too. The API server asks it by the name that `settings.host_name` gives.
+host, for all addresses. Here uvicorn gets 127.0.0.1 instead; a named host is kept. A log server is forked from the
+scheduler, and inherits this change. The API server asks the log server by the name of `settings.host_name`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _run = uvicorn.run
 
 
 def run_on_loopback(app: Any, **options: Any) -> None:
-    """Run a server as `uvicorn.run` does, on loopback where no host is named."""
+    """Run a server as `uvicorn.run` does, on loopback if no host is named."""
     _run(app, **{**options, "host": options.get("host") or host_name()})
 
 
 def main() -> None:
-    """Run `airflow` with the arguments that follow its name."""
+    """Run `airflow` with the arguments after its name."""
     collect_seldom()
     airflow = import_module("airflow.__main__")  # takes a second, and only the program needs it
 

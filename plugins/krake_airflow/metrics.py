@@ -1,8 +1,8 @@
-"""What Krake's tasks tell Airflow's metrics, StatsD or OpenTelemetry: all names, and where their numbers come from.
+"""The metrics of Krake's tasks, for StatsD or OpenTelemetry through Airflow: all names, with the sources of numbers.
 
-Each task sends its metrics once, at its end; those of a try that failed are its time and its failure. Every metric has
-the tags `crawl` and, of a task of one node or key server, `node` or `server`; plain StatsD has no tags, and drops them.
-A task that is run again counts again, as Airflow's own counters do.
+Each task sends its metrics once, at its end; a failed try sends its time and its failure. Every metric has the tag
+`crawl` and, for a task of one node or key server, `node` or `server`; plain StatsD drops tags. A repeated task counts
+again, as in Airflow's own counters.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from airflow.sdk.observability import stats
 from crawl_lib.errors import KrakeError
 
 DURATION = "krake.{stage}.duration"
-"""Timer of a task's stage, milliseconds; also of one that failed."""
+"""Timer of a task's stage, milliseconds; failed tries count too."""
 FAILURES = "krake.{stage}.failures"
-"""Counter of tries that failed; tag `error`: the class of the error."""
+"""Counter of failed tries; tag `error`: the class of the error."""
 
 
 @dataclass(frozen=True)
 class Metric:
     """A number of a stage's result.
 
-    `result`: the field of the result, by which the metric is called: `krake.<stage>.<result>`; of a mapping the sum, or
-    with `by_key` a metric for each key, `krake.<stage>.<result>.<key>`. `is_gauge`: what there is now, else a counter.
+    `result`: the field of the result, and the end of the metric's name: `krake.<stage>.<result>`. A mapping is summed,
+    or with `by_key` gives a metric for each key, `krake.<stage>.<result>.<key>`. `is_gauge`: a current value, else a
+    counter.
     """
 
     result: str
@@ -119,13 +120,13 @@ METRICS: Mapping[str, tuple[Metric, ...]] = {
         Metric("arcs", "arcs of the web graph", is_gauge=True),
     ),
 }
-"""Of each stage, next to its duration and its failures."""
+"""The metrics of each stage, besides duration and failures."""
 
 
 def tell_result(
     stage: str, seconds: float, result: Mapping[str, Any], tags: Mapping[str, str]
 ) -> None:
-    """Send the metrics of a stage that is done."""
+    """Send the metrics of a finished stage."""
     stats.timing(DURATION.format(stage=stage), timedelta(seconds=seconds), tags=dict(tags))
     for metric in METRICS[stage]:
         send = stats.gauge if metric.is_gauge else stats.incr
@@ -134,7 +135,7 @@ def tell_result(
 
 
 def tell_failure(stage: str, seconds: float, error: KrakeError, tags: Mapping[str, str]) -> None:
-    """Send the metrics of a try that failed."""
+    """Send the metrics of a failed try."""
     stats.timing(DURATION.format(stage=stage), timedelta(seconds=seconds), tags=dict(tags))
     stats.incr(FAILURES.format(stage=stage), tags={**tags, "error": type(error).__name__})
 

@@ -1,8 +1,7 @@
 """The tasks' operators. Each makes one call of `crawl_lib.stages` and returns a small mapping of paths and counts.
 
-`translated` says what an error means to Airflow: where running again can help, the task is retried; where the
-operator has to correct or to see something first, it fails at once. A stage that was stopped is retried, never a
-success.
+`translated` turns an error into Airflow's: a task is retried if running again can help, and fails at once if the
+operator has to correct or to check something first. A stopped stage is retried, never a success.
 Work is keyed by run id, iteration and node; `logical_date` is None for most runs and is not used.
 """
 
@@ -61,18 +60,18 @@ from krake_airflow.watching import (
 
 
 def asset_of(crawl: str, what: str) -> Asset:
-    """An asset of a crawl: `segments`, updated by each commit of an iteration, or `exports`, by each finalizer."""
+    """Return an asset of a crawl: `segments`, updated by each commit, or `exports`, updated by each finalizer."""
     return Asset(name=f"{crawl}_{what}", uri=f"krake://{crawl}/{what}")
 
 
 def tell_waiting(task: BaseOperator, context: Context, **extra: Any) -> None:
-    """Say in the event of the task's asset what is new, for DAGs that wait for it."""
+    """Note the news in the event of the task's asset, for DAGs that wait for the asset."""
     with suppress(KeyError):
         context["outlet_events"][task.outlets[0]].extra = {**extra, "run_id": run_id(context)}
 
 
 _BY_SIGTERM = 143
-"""Exit code of a task that did not see in time that it was to stop."""
+"""Exit code of a task that did not notice a stop in time."""
 _CORRECTED_BY_HAND = (
     ConfigError,
     DamagedFileError,
@@ -86,11 +85,11 @@ _CORRECTED_BY_HAND = (
 
 
 class ParamsError(InputError):
-    """The parameters of a run are wrong. Who triggers it has to trigger another one."""
+    """The parameters of a run are wrong. The user has to trigger another run."""
 
 
 class NewRunNeeded(AirflowFailException):
-    """A task failed for the parameters of its run, which no clear changes. `remedy`: for the user."""
+    """A task failed because of its run's parameters, which no clear changes. `remedy`: for the user."""
 
     def __init__(self, text: str, remedy: str) -> None:
         super().__init__(text)
@@ -100,9 +99,9 @@ class NewRunNeeded(AirflowFailException):
 def translated(
     error: KrakeError, of_params: tuple[type[KrakeError], ...] = (ParamsError,)
 ) -> AirflowException:
-    """The Airflow exception of an error: one that fails at once if only a person can help, else one that retries.
+    """Return Airflow's exception for an error: fail at once if only a person can help, else retry.
 
-    `of_params`: errors that the run's parameters are the cause of.
+    `of_params`: errors caused by the run's parameters.
     """
     text = str(error)
     if isinstance(error, of_params):
@@ -131,26 +130,26 @@ class KrakeLink(BaseOperatorLink):
 
 
 class KrakeOperator(BaseOperator):
-    """One stage as a task. A subclass says which in `stage`; everything that all of them share is here.
+    """One stage as a task. A subclass names the stage; the shared parts are here.
 
-    `crawl`: the name of the crawl whose stage it is (`crawl.name` of its config).
+    `crawl`: the name of the crawl (`crawl.name` of its config).
     """
 
     stage_name: str
-    """What its metrics are called by."""
+    """The name of the stage in metrics and texts."""
     run_needs_it: ClassVar[bool] = True
-    """Whether nothing of a run is left to be done once this task failed; others may work at the same time."""
+    """Whether a failure of this task leaves the run without work; other tasks may work at the same time."""
     refusals: ClassVar[Collection[str]] = REFUSALS
-    """What of a result is no success, and a warning in the log."""
+    """Fields of a result that are no success, and warnings in the log."""
     of_params: ClassVar[tuple[type[KrakeError], ...]] = (ParamsError,)
-    """Errors that the run's parameters are the cause of."""
+    """Errors caused by the run's parameters."""
     shallow_copy_attrs: Sequence[str] = ("_stop", "_last_resort")  # all copies share them
     operator_extra_links = (KrakeLink(),)
     ui_color = "#e8f1f8"
 
     def __init__(self, *, crawl: str = "krake", **kwargs: Any) -> None:
         super().__init__(**{"doc_md": TASK_DOCS[self.stage_name].doc_md, **kwargs})
-        # After those of `default_args`, such as notifiers: their own lines must not be the last ones.
+        # After the callbacks of `default_args`, such as notifiers: their lines must not be the last lines.
         self.on_failure_callback = [*self.on_failure_callback, say_failure]
         self.on_retry_callback = [*self.on_retry_callback, say_retry]
         self.crawl = crawl
@@ -158,14 +157,14 @@ class KrakeOperator(BaseOperator):
         self._last_resort = LastResort()
 
     def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
-        """Do the stage's one call. Raises KrakeError."""
+        """Make the one call of the stage. Raises KrakeError."""
         raise NotImplementedError
 
     def require(self, context: Context) -> None:
-        """Raise what a task is refused with before anything is opened."""
+        """Raise the refusal of a task before anything is opened."""
 
     def _require_known(self, context: Context) -> None:
-        """Raise ParamsError for keys of the run's conf that are no params of its DAG: Airflow takes any, as `seed`."""
+        """Raise ParamsError for keys of the run's conf that its DAG lacks: Airflow takes any key, such as `seed`."""
         run, dag = context.get("dag_run"), self.get_dag()
         if run is None or dag is None:
             return
@@ -177,16 +176,16 @@ class KrakeOperator(BaseOperator):
             )
 
     def look_ahead(self, config: Config, secrets: Secrets) -> None:
-        """Raise what a later task would be refused for."""
+        """Raise an error that would refuse a later task."""
 
     def tags(self) -> dict[str, str]:
-        """Of its metrics: the crawl, and the node or the key server that it works on."""
+        """Return the tags of the metrics: the crawl, and the task's node or key server."""
         return {
             name: value for name, value in vars(self).items() if name in ("crawl", "node", "server")
         }
 
     def execute(self, context: Context) -> Any:
-        """Run the stage, report it, and skip what is not needed after it."""
+        """Run the stage, report the result, and skip later tasks without need."""
         watcher().started(self)
         began_s, tags = time.monotonic(), self.tags()
         try:
@@ -203,7 +202,7 @@ class KrakeOperator(BaseOperator):
             )
             watcher().failed(self, str(failure), final=final)
             self.log.debug("where it was raised", exc_info=error)
-            raise failure from None  # its log shows one traceback, and ends with the message
+            raise failure from None  # the log shows one traceback, and ends with the message
         tell_result(self.stage_name, time.monotonic() - began_s, result, tags)
         watcher().finished(self, result)
         say_result(result, self.refusals)
@@ -214,7 +213,7 @@ class KrakeOperator(BaseOperator):
         return result
 
     def _result(self, context: Context, report: Reporter) -> dict[str, Any]:
-        """Check what the task needs, open the stores and run the stage. Raises KrakeError."""
+        """Check the task's needs, open the stores and run the stage. Raises KrakeError."""
         if watcher().stopping:
             raise StoppedError("the run was asked to stop")
         self._require_known(context)
@@ -228,11 +227,11 @@ class KrakeOperator(BaseOperator):
             )
 
     def not_needed(self, context: Context, result: Mapping[str, Any]) -> list[str]:
-        """Ids of later tasks that this run does not need, once the stage had this result."""
+        """Return the ids of later tasks that this run does not need after this result."""
         return []
 
     def on_kill(self) -> None:
-        """Airflow wants the task to end: the stage writes what it has and stops, within 5 s in any case."""
+        """End the task for Airflow: the stage writes finished work and stops, within 5 s in any case."""
         self.ask_to_stop()
         watcher().stop()
         self._last_resort.begin(_BY_SIGTERM)
@@ -243,12 +242,12 @@ class KrakeOperator(BaseOperator):
 
 
 def wanted_iterations(context: Context) -> int:
-    """The iterations that this run asks for."""
+    """Return the number of iterations of this run."""
     return int(context["params"]["iterations"])
 
 
 def _require_wanted(iteration: int, context: Context) -> None:
-    """Skip a task of an iteration that the run does not ask for: someone cleared it."""
+    """Skip a task of an iteration beyond the run's number: somebody cleared the task."""
     wanted = wanted_iterations(context)
     if iteration > wanted:
         raise AirflowSkipException(
@@ -257,7 +256,7 @@ def _require_wanted(iteration: int, context: Context) -> None:
 
 
 def _require_not_ended(stores: Stores, iteration: int, context: Context) -> None:
-    """Skip a task of an iteration after the one that ended the run's iterations: someone cleared it."""
+    """Skip a task of an iteration after the end of the run's iterations: somebody cleared the task."""
     may_end = iteration > 1 or stores.config.order.makes_lists
     if may_end and (
         said := stages.ended_before(stores, run_id=run_id(context), iteration=iteration)
@@ -268,16 +267,16 @@ def _require_not_ended(stores: Stores, iteration: int, context: Context) -> None
 
 
 class _SkipsLaterIterations(KrakeOperator):
-    """A task before iterations that the run may not need: it skips them all at once, each time it runs.
+    """A task before iterations that the run may not need: each time the task runs, it skips these at once.
 
-    `later`: for each later iteration its task ids. Skipped one by one they would cost the scheduler a second each, and
-    a clear with downstream would bring them back to life. `requisites`: the same of the later rounds of requisites.
+    `later`: the task ids of each later iteration. Skipped singly these would cost the scheduler a second each, and a
+    clear with downstream would bring them back to life. `requisites`: the task ids of later rounds of requisites.
     """
 
     iteration = 0
-    """The iteration that ends with the task; 0: none."""
+    """The iteration that ends with the task, or 0."""
     counts_requisites = False
-    """Whether the result says how many requisites wait. With a CrawlDb lists say so instead."""
+    """Whether the result counts waiting requisites. With a CrawlDb, lists give this count instead."""
 
     def __init__(
         self,
@@ -291,9 +290,9 @@ class _SkipsLaterIterations(KrakeOperator):
         self.requisites = requisites or {}
 
     def not_needed(self, context: Context, result: Mapping[str, Any]) -> list[str]:
-        """All tasks of the iterations beyond those that the run asks for; of all later ones where they end here.
+        """Return tasks of iterations beyond the run's number, or of all later ones if the iterations end here.
 
-        All tasks of rounds of requisites, if the run's last iteration, or one of these rounds, leaves no requisite.
+        Rounds of requisites are skipped too, if the run's last iteration or a round leaves no requisite.
         """
         wanted = 0 if result.get("ended") else wanted_iterations(context)
         skipped = [
@@ -308,10 +307,10 @@ class _SkipsLaterIterations(KrakeOperator):
 
 
 class InjectOperator(_SkipsLaterIterations):
-    """`inject`: leave the run's seeds for the nodes, and skip the iterations that the run does not ask for.
+    """`inject`: leave the run's seeds for the nodes, and skip iterations beyond the run's number.
 
-    `any_path`: set by `make crawl` alone, whose user reads what he may read. No param says it: who triggers a DAG may
-    name files of `inject.directory` and no others.
+    `any_path`: set by `make crawl` alone, whose user may name any readable file. No param sets this attribute: users
+    who trigger a DAG may name files of `inject.directory` only.
     """
 
     stage_name = "inject"
@@ -320,24 +319,24 @@ class InjectOperator(_SkipsLaterIterations):
     of_params = (InputError,)
 
     def look_ahead(self, config: Config, secrets: Secrets) -> None:
-        """All that is wrong with paths, rights and servers is said by the first task, not by the last."""
+        """Raise all problems of paths, rights and servers in the first task, not in the last."""
         stages.require_usable(config, secrets, self._stop, batch=True)
 
     def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
-        """Inject the param `seeds`; with `retry_now` what waits is due, too."""
+        """Inject the param `seeds`; with `retry_now`, make all waiting URLs due."""
         result = stages.inject(
             stores,
             run_id=run_id(context),
             seeds=context["params"]["seeds"] or "",
             below=None if self.any_path else Path(stores.config.inject.directory),
         )
-        if context["params"].get("retry_now"):  # runs of older versions have no such param
+        if context["params"].get("retry_now"):  # runs of older versions lack this param
             result["retry_now"] = stages.retry_now(stores, run_id=run_id(context))
         return result
 
 
 class NodeOperator(KrakeOperator):
-    """A task of one node, whose queue lies on that machine's disk."""
+    """A task of one node, for the machine that has the node's queue."""
 
     run_needs_it = False
 
@@ -346,7 +345,7 @@ class NodeOperator(KrakeOperator):
         self.node = node
 
     def require(self, context: Context) -> None:
-        """Raise ConfigError on the machine of another node; one without `KRAKE_NODE` has all nodes' directories."""
+        """Raise ConfigError on the machine of another node; without `KRAKE_NODE` a machine has all nodes."""
         here = os.environ.get(NODE_VARIABLE, self.node)
         if here != self.node:
             raise ConfigError(
@@ -356,9 +355,9 @@ class NodeOperator(KrakeOperator):
 
 
 class CrawlOperator(NodeOperator):
-    """`crawl`: one node's batch of an iteration. The first one of an iteration names its folder.
+    """`crawl`: one node's batch of an iteration. The first task of an iteration names the folder.
 
-    `of_requisites`: the iteration follows those that the run asks for, if requisites wait.
+    `of_requisites`: whether this is a round of requisites after the run's iterations.
     """
 
     stage_name = "crawl"
@@ -371,7 +370,7 @@ class CrawlOperator(NodeOperator):
         self.iteration, self.of_requisites = iteration, of_requisites
 
     def require(self, context: Context) -> None:
-        """Refuse another node's machine, and an iteration that the run does not ask for: someone cleared it."""
+        """Refuse another node's machine, and an iteration beyond the run's number: somebody cleared the task."""
         super().require(context)
         if not self.of_requisites:
             _require_wanted(self.iteration, context)
@@ -389,31 +388,31 @@ class CrawlOperator(NodeOperator):
 
 
 class _OfIteration(_SkipsLaterIterations):
-    """A task of an iteration that is no node's."""
+    """A task of an iteration, for all nodes together."""
 
     def __init__(self, *, iteration: int, of_requisites: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.iteration, self.of_requisites = iteration, of_requisites
 
     def require(self, context: Context) -> None:
-        """Refuse an iteration that the run does not ask for: someone cleared a skipped task."""
+        """Refuse an iteration beyond the run's number: somebody cleared a skipped task."""
         if not self.of_requisites:
             _require_wanted(self.iteration, context)
 
 
 class GenerateOperator(_OfIteration):
-    """`generate`: the list of an iteration, and its folder. Where nothing is due, it skips all that is left of the run.
+    """`generate`: the list of an iteration, and its folder. If no URL is due, the rest of the run is skipped.
 
-    `later`: the other tasks of its iteration too.
+    `later`: includes the other tasks of the same iteration.
     """
 
     stage_name = "generate"
 
     def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
-        """Make the list, or find it."""
+        """Make or find the list."""
         _require_not_ended(
             stores, self.iteration - 1, context
-        )  # what its own list says is repeated
+        )  # the task repeats the answer of its own list
         size = context["params"]["batch_size"]
         return stages.generate(
             stores, run_id=run_id(context), iteration=self.iteration, batch_size=size
@@ -421,21 +420,21 @@ class GenerateOperator(_OfIteration):
 
 
 class UpdateOperator(_OfIteration):
-    """`update_crawldb`: what an iteration fetched and found, as a new version of the CrawlDb."""
+    """`update_crawldb`: a new version of the CrawlDb with the iteration's fetches and finds."""
 
     stage_name = "update_crawldb"
 
     def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
-        """Take in all that the newest version lacks."""
+        """Take in all segments and seeds that the newest version lacks."""
         _require_not_ended(stores, self.iteration, context)
         return stages.update_crawldb(stores)
 
 
 class CommitOperator(_OfIteration):
-    """`commit`: check that the nodes' segments are there, or as many as `crawl.min_nodes` asks for; sum them up.
+    """`commit`: check the nodes' segments, or as many as `crawl.min_nodes` asks for, and sum up their counts.
 
-    Publishes the asset `<crawl.name>_segments`. Where nothing waits any more, it skips all later iterations. With fewer
-    answers than `crawl.min_success` it fails when all is done; once it is cleared, it goes on.
+    Publishes the asset `<crawl.name>_segments`. If no URL waits, all later iterations are skipped. With fewer answers
+    than `crawl.min_success` the task fails at the end of its work; once cleared, the task goes on.
     """
 
     counts_requisites = True
@@ -453,7 +452,7 @@ class CommitOperator(_OfIteration):
 
 
 class SettleOperator(NodeOperator):
-    """`settle`: take in what the last iteration found for a node."""
+    """`settle`: take in the last iteration's finds for a node."""
 
     stage_name = "settle"
 
@@ -463,9 +462,9 @@ class SettleOperator(NodeOperator):
 
 
 class MaintainKeysOperator(KrakeOperator):
-    """`maintain_keys`: count the keys of one server, compare its interval's replicas, and repair them.
+    """`maintain_keys`: count the keys of one server, compare its interval's replicas, and repair these replicas.
 
-    `server`: its short name (`KeyStorageConfig.by_short_name`).
+    `server`: the short name of the server (`KeyStorageConfig.by_short_name`).
     """
 
     stage_name = "maintain_keys"
@@ -479,13 +478,13 @@ class MaintainKeysOperator(KrakeOperator):
         """Check and repair the server's part of the keys."""
         server = stores.config.key_storage.by_short_name.get(
             self.server, self.server
-        )  # which servers there are, the stage says
+        )  # the stage knows which servers exist
         self.log.info("%s is key server %s: it and the replicas of its keys", self.server, server)
         return stages.maintain_keys(stores, server=server)
 
 
 class ExportOperator(KrakeOperator):
-    """`export`: mapping, content and offsets. `of_run`: take in what this run could see, else the chosen folders."""
+    """`export`: mapping, content and offsets. `of_run`: all segments up to this run, else the chosen folders."""
 
     stage_name = "export"
     ui_color = "#f3e6c8"
@@ -536,12 +535,12 @@ class FinalizeOperator(KrakeOperator):
 
 
 def run_id(context: Context) -> str:
-    """The run that a task belongs to."""
+    """Return the id of the task's run."""
     return str(context["run_id"])
 
 
 def exported(context: Context) -> str:
-    """The name of this run's export, as the task `export` returned it."""
+    """Return the name of this run's export, from the result of the task `export`."""
     result = context["ti"].xcom_pull(task_ids="export")
     if not isinstance(result, Mapping) or "export" not in result:
         raise AirflowFailException(

@@ -1,4 +1,4 @@
-"""Tasks that make outputs, as `outputs.tasks` names them: at the end of a run, or in a DAG of their own."""
+"""Tasks of outputs, as named in `outputs.tasks`: at the end of a run, or in their own DAG."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from krake_airflow.parsing import BATCH_TIMEOUT
 
 
 class OutputOperator(KrakeOperator):
-    """A task of `outputs.tasks`. `output`: the name of the output, by which its metrics and texts are found."""
+    """A task of `outputs.tasks`. `output`: the name of the output, also in metrics and texts."""
 
     ui_color = "#d5e6e0"
 
@@ -26,7 +26,7 @@ class OutputOperator(KrakeOperator):
         super().__init__(**kwargs)
 
     def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
-        """Make what is missing of the output; skipped where it needs an export and there is none."""
+        """Make the missing parts of the output; skip the task if a needed export is missing."""
         try:
             return stages.make_output(stores, output=self.stage_name)
         except NoExportError as error:
@@ -34,7 +34,7 @@ class OutputOperator(KrakeOperator):
 
 
 def add_outputs(config: Config, before: BaseOperator | None = None) -> None:
-    """Add the tasks of a config, one behind the other. `before`: the task that they follow, None for none."""
+    """Add the tasks of a config, each behind the last. `before`: the task before them, or None."""
     chosen: list[BaseOperator] = [
         OutputOperator(output=name, task_id=name, execution_timeout=BATCH_TIMEOUT)
         for name in OUTPUT_TASKS

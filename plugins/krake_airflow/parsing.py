@@ -1,4 +1,4 @@
-"""What a DAG file needs while it is parsed: the configs, and what follows from one: ids, trigger rules, times."""
+"""Parts of a DAG file at its parsing: the configs, and ids, trigger rules and times of a config's tasks."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from krake_airflow.settings import config_path
 
 OWNER = "krake"
 CRAWL_RETRIES = 6
-"""A node's crawl task: a machine that is restarted, or a store that is away for some minutes, ends no run."""
+"""The retries of a node's crawl task: a restarted machine, or a store absent for some minutes, ends no run."""
 RETRIES_WHERE_OTHERS_GO_ON = 3
-"""The same with `crawl.min_nodes` below 1: the others wait for the last try of a node that fails, a minute or two."""
+"""The same with `crawl.min_nodes` below 1: other nodes wait a minute or two for the last try of a failing node."""
 _SLACK_S = 1800.0
-"""For intake, tables and upload, in addition to what the config limits."""
+"""For intake, tables and upload, in addition to the config's limits."""
 
 
 def configs_to_parse(kind: str) -> list[Config]:
-    """The configs whose DAGs of a kind this process needs: for a task that of its own DAG, else all.
+    """Return the configs with a DAG of this kind: in a task only its own config, else all.
 
-    Raises AirflowException if the task's cannot be used, with what is wrong in a line each.
+    Raises AirflowException if the task's config is unusable, with a line for each fault.
     """
     dag_id = get_parsing_context().dag_id
     name, _, its_kind = (dag_id or "").rpartition("_")
@@ -42,12 +42,12 @@ def configs_to_parse(kind: str) -> list[Config]:
 
 
 def bad_configs() -> list[BadConfig]:
-    """What the DAG processor shows in the place of DAGs that cannot be; nothing where a task is begun."""
+    """Return the configs shown as DAGs by the DAG processor because they are unusable; in a task, an empty list."""
     return read_configs(config_path(os.environ))[1] if get_parsing_context().dag_id is None else []
 
 
 def require_good_configs() -> None:
-    """Raise AirflowException with a line for each mistake of configs that make no DAG; Airflow shows it on Home."""
+    """Raise AirflowException with a line for each fault of configs without DAGs; Airflow's Home shows this error."""
     lines = [line for bad in bad_configs() for line in bad.lines]
     if lines:
         raise AirflowException(
@@ -56,15 +56,15 @@ def require_good_configs() -> None:
 
 
 def node_retries(config: Config) -> int:
-    """How often a node's task is tried again."""
+    """Return how often a node's task is tried again."""
     return CRAWL_RETRIES if config.crawl.min_nodes == 1 else RETRIES_WHERE_OTHERS_GO_ON
 
 
 def after_all_nodes(config: Config) -> TriggerRule:
-    """The trigger rule of what follows the tasks of all nodes, or of all key servers.
+    """Return the trigger rule of tasks behind all nodes, or behind all key servers.
 
-    With `crawl.min_nodes` below 1 it runs once all of them have ended and one succeeded. `ALL_DONE` would do the same,
-    and more: it would run in iterations that were skipped, and after an `inject` that failed.
+    With `crawl.min_nodes` below 1 such a task runs once all have ended and one has succeeded. `ALL_DONE` would also run
+    the task in skipped iterations, and after a failed `inject`.
     """
     return (
         TriggerRule.ALL_SUCCESS
@@ -74,7 +74,7 @@ def after_all_nodes(config: Config) -> TriggerRule:
 
 
 def default_args(config: Config) -> dict[str, Any]:
-    """What all tasks share: whose they are, retries that begin soon and then wait longer, a limit of time."""
+    """Return the arguments of all tasks: owner, retries with growing delays, and a limit of time."""
     return {
         "owner": OWNER,
         "crawl": config.crawl.name,
@@ -87,9 +87,9 @@ def default_args(config: Config) -> dict[str, Any]:
 
 
 def crawl_timeout(config: Config) -> timedelta:
-    """The limit of a crawl task: wait for the node, finish a batch that an earlier attempt left, then do its own.
+    """Return the limit of a crawl task: waiting for the node, the batch of an earlier attempt, and its own batch.
 
-    Each of both batches may pause for want of room, before it is fetched and before it is committed.
+    Each of both batches may pause for want of room, before its fetches and before its commit.
     """
     one_batch_s = config.batch.time_limit_s + config.fetch.time_limit_s
     waits_s = config.queue.lock_timeout_s + 4 * config.watermarks.max_pause_s
@@ -97,16 +97,16 @@ def crawl_timeout(config: Config) -> timedelta:
 
 
 def settle_timeout(config: Config) -> timedelta:
-    """The limit of the last intake: wait for the node, finish a batch that was left, take in."""
+    """Return the limit of the last intake: waiting for the node, an earlier batch, and the intake."""
     return crawl_timeout(config) + timedelta(seconds=_SLACK_S)
 
 
 BATCH_TIMEOUT = timedelta(hours=24)
-"""The limit of maintenance, export, linker and finalizer: they grow with the crawl, so this only catches a hang."""
+"""The limit of maintenance, export, linker and finalizer. Their time grows with the crawl; this only stops a hang."""
 
 
 def label_param() -> Param:
-    """The param `label` of both DAGs."""
+    """Return the param `label` of both DAGs."""
     return Param(
         None,
         type=["null", "string"],
@@ -128,7 +128,7 @@ def task_ids_of_requisites(config: Config) -> dict[int, list[str]]:
 
 
 def task_ids_of_iterations(config: Config) -> dict[int, list[str]]:
-    """The ids of all tasks of each iteration, in their order."""
+    """Return the ids of all tasks of each iteration, in order."""
     parts = _parts_of_iteration(config)
     return {
         number: [f"iteration_{number}.{part}" for part in parts]

@@ -1,8 +1,8 @@
 """Modules that parts of Airflow load before they fork.
 
-A process of its own runs each task, and another one parses a DAG file. Each would load again what its parent lacks, and
-a small task would spend more time on that than on its work.
-A fork takes along one thread only, with whatever locks the others hold. No module here begins a thread, except that of
+Each task runs in its own process, and another process parses a DAG file. Each would load modules that its parent lacks:
+a small task would take longer for loading than for work.
+A fork takes along one thread only, with the locks of the other threads. No module here begins a thread, except for
 Arrow's allocator, jemalloc, which handles forks (`pthread_atfork`).
 """
 
@@ -29,14 +29,14 @@ _FOR_TASKS = (
     "pyarrow.parquet",
 )
 MODULES = {"scheduler": (*_FOR_DAGS, *_FOR_TASKS), "dag-processor": _FOR_DAGS}
-"""By the part of Airflow. The scheduler forks the workers, and each worker its tasks."""
+"""The modules by part of Airflow. The scheduler forks the workers, and each worker its tasks."""
 
 
 def preload(part: str) -> None:
-    """Load the modules that the children of a part of Airflow need, with the methods of dataclasses.
+    """Load the modules for the children of a part of Airflow, with the methods of dataclasses.
 
-    The digest of Krake's code, which each node's task compares, is made once too, of the code that is loaded here. The
-    scheduler also makes Airflow's list of plugins that listen to tasks.
+    The digest of the loaded code of Krake, which each node's task compares, is made once too. The scheduler also makes
+    Airflow's list of plugins that listen to tasks.
     """
     for name in MODULES.get(part, ()):
         import_module(name)
@@ -48,9 +48,8 @@ def preload(part: str) -> None:
 
 
 def collect_seldom() -> None:
-    """Have Python look for garbage less often than it does.
+    """Let Python look for garbage less often.
 
-    Airflow loads a million objects that stay: to look through them as often as Python does takes a quarter of the CPU
-    of a small crawl.
+    Airflow loads a million lasting objects: Python's usual checks of them take a quarter of the CPU of a small crawl.
     """
     gc.set_threshold(200_000, 20, 100)

@@ -1,7 +1,7 @@
 """Progress of a task in Airflow's task state store: the newest facts, and a curve of all before them.
 
-A worker needs nothing but outgoing HTTP to write this value, and Airflow's REST API shows the value while the task
-runs, after its end, and between two tries. docs/airflow.md describes the fields.
+A worker writes this value by outgoing HTTP alone, and Airflow's REST API shows the value while the task runs, after its
+end, and between two tries. docs/airflow.md describes the fields.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ OWN_FIELDS = frozenset({"curve", "counts", "left_out", "seconds", "time", "try"}
 
 
 class Curve:
-    """A course of numbers: at most `CURVE_POINTS` points, about evenly spaced, the newest one always among them.
+    """A course of numbers: at most `CURVE_POINTS` points, about evenly spaced, always with the newest point.
 
-    Once the curve is full, every second point goes, and points come half as often from then on.
+    Once the curve is full, every second point goes, and new points come half as often.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Curve:
         self._every_s = KEEP_INTERVAL_S
 
     def add(self, seconds: float, progress: Mapping[str, Any]) -> None:
-        """Add a moment of a task. `seconds`: since the task began; `progress`: what a stage reports."""
+        """Add a moment of a task. `seconds`: since the task began; `progress`: a stage's report."""
         newest = [round(seconds), *(_whole(progress.get(name)) for name in _OF_A_POINT)]
         if len(self.points) > 1 and self.points[-1][0] - self.points[-2][0] < self._every_s:
             self.points[-1] = newest
@@ -51,7 +51,7 @@ class KeptProgress:
     """The value of one try of a task in the task state store: sent at the first report, every few seconds, at the end.
 
     `state_store`: Airflow's `context["task_state_store"]`, or None. A server may refuse a value: a cleared attempt gets
-    a 404. The stage has to bring its work to the disk all the same, and so a refusal is a warning in the log.
+    a 404. The stage still has to bring its work to the disk, so a refusal is a warning in the log.
     """
 
     def __init__(self, state_store: Any, try_number: int) -> None:
@@ -61,13 +61,13 @@ class KeptProgress:
         self._newest: dict[str, Any] = {}
 
     def report(self, progress: Mapping[str, Any]) -> None:
-        """Note what a stage reports, and send the first report, and then one every `KEEP_INTERVAL_S`."""
+        """Note the report of a stage; send the first report, and then one every `KEEP_INTERVAL_S`."""
         self._newest = dict(progress)
         if time.monotonic() - self._sent_s >= KEEP_INTERVAL_S:
             self._send(self._newest)
 
     def end(self, phase: str, *, counts: Mapping[str, Any] | None = None, error: str = "") -> None:
-        """Send the last report. `phase`: done, failed, stopped or skipped; `counts`: what the stage returned."""
+        """Send the last report. `phase`: done, failed, stopped or skipped; `counts`: the result of the stage."""
         last: dict[str, Any] = {"phase": phase, **({"error": error} if error else {})}
         if counts:
             last["counts"] = counts
@@ -95,7 +95,7 @@ class KeptProgress:
 
 
 def fitting(facts: Mapping[str, Any], room: int) -> dict[str, Any]:
-    """Return the facts whose JSON has room in so many bytes, the first ones first.
+    """Return the facts whose JSON fits into `room` bytes, the first facts first.
 
     Numbers, texts (long ones are cut) and mappings of these are facts. `left_out` counts lists, and facts without room.
     """
@@ -113,7 +113,7 @@ def fitting(facts: Mapping[str, Any], room: int) -> dict[str, Any]:
 
 
 def _fact(value: Any, room: int) -> Any:
-    """Return a value as the store may have it; None: it is no fact."""
+    """Return a value in the form of the store; None for a value that is no fact."""
     if isinstance(value, Mapping):
         return fitting(value, room // 2)
     if isinstance(value, str):
@@ -131,5 +131,5 @@ def _cut(text: str) -> str:
 
 
 def _whole(value: Any) -> int:
-    """Return a whole number for a point; 0 where the stage reports no number."""
+    """Return a whole number for a point; 0 if the stage reports no number."""
     return int(value) if isinstance(value, int | float) and math.isfinite(value) else 0

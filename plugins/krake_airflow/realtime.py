@@ -36,12 +36,12 @@ _ANSWER_S = 25.0
 """The time for an answer, besides the wait."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 10.0
 _NOT_TAKEN = ("busy", "unavailable")
-"""Decisions on URLs that the service did not take; a later submission may be taken."""
+"""Decisions on URLs that the service did not take; a later submission may succeed."""
 _T = TypeVar("_T")
 
 
 class CollectOperator(NodeOperator):
-    """`collect`: what the service of a node fetched becomes a segment. Updates the asset `<crawl.name>_segments`.
+    """`collect`: the fetches of a node's service become a segment. Updates the asset `<crawl.name>_segments`.
 
     The task is skipped if the service has closed no part since the last collection; then the asset stays as it is.
     """
@@ -78,7 +78,7 @@ def add_collect(config: Config) -> BaseOperator:
 class StatisticsOperator(KrakeOperator):
     """`statistics`: the counts of an hour, and of earlier hours with late segments. Updates `<crawl.name>_statistics`.
 
-    The hour is the param `hour`, else the first hour of the run's data interval, else the last hour that is over.
+    The hour is the param `hour`, else the first hour of the run's data interval, else the last complete hour.
     """
 
     stage_name = "statistics"
@@ -88,7 +88,7 @@ class StatisticsOperator(KrakeOperator):
         super().__init__(crawl=crawl, outlets=[asset_of(crawl, "statistics")], **kwargs)
 
     def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
-        """Make what is missing."""
+        """Make the missing statistics."""
         result = stages.make_statistics(stores, hour=hour_of(context))
         tell_waiting(self, context, hour=result["hour"], made=result["made"])
         return result
@@ -108,7 +108,7 @@ def hour_of(context: Context) -> datetime | None:
 
 
 def add_statistics() -> BaseOperator:
-    """Add the task that counts. Any worker may have the task: segments are on the DFS."""
+    """Add the counting task. Any worker may run the task: segments are on the DFS."""
     return StatisticsOperator(task_id="statistics", execution_timeout=BATCH_TIMEOUT)
 
 
@@ -120,10 +120,10 @@ class FetchNowOperator(BaseOperator):
     says. `krake_conn_id`: an HTTP connection with host, port and schema of the service, and a token as its password.
 
     The result is a list with a mapping for each URL, in the order of `urls` (`metadata_of` names the fields). A refused
-    URL has the rule. A URL that is still under way at the end has the state `waiting`.
+    URL has the rule. A URL still under way at the end has the state `waiting`.
 
-    The task waits while the service is busy or away, and fails once `wait_s` is over; Airflow tries it again. It fails
-    at once for an unusable connection or request. No triggerer is needed.
+    The task waits while the service is busy or away, and fails once `wait_s` is over; Airflow tries the task again. An
+    unusable connection or request fails at once. No triggerer is needed.
     """
 
     template_fields: Sequence[str] = ("urls", "policy")
@@ -166,7 +166,7 @@ class FetchNowOperator(BaseOperator):
         return found
 
     def on_kill(self) -> None:
-        """Stop waiting: URLs that were submitted are fetched all the same."""
+        """Stop waiting: submitted URLs are fetched all the same."""
         self._stop.set()
 
 
@@ -187,7 +187,7 @@ def _checked(urls: Any) -> list[str]:
 
 
 class _Asked:
-    """URLs that a task has asked for. `decisions`: by URL."""
+    """The URLs of a task's request. `decisions`: by URL."""
 
     def __init__(
         self, client: Client, urls: Sequence[str], wait_s: float, stop: threading.Event
@@ -201,10 +201,10 @@ class _Asked:
         return max(0.0, self._end_s - time.monotonic())
 
     def submit(self, policy: str, max_age_s: float | None) -> None:
-        """Submit all URLs; then again, until the time is over, the URLs of busy hosts and absent key servers."""
+        """Submit all URLs; until the time is over, submit URLs of busy hosts and absent key servers again."""
         waiting = list(self._urls)
         while waiting:
-            # The same key for each repetition of a request whose answer was lost: the service counts a share once.
+            # Each repetition after a lost answer has the same key: the service counts a share once.
             submit = partial(
                 self._client.submit,
                 waiting,
@@ -220,7 +220,7 @@ class _Asked:
             self._pause(pause_s)
 
     def pages(self, max_age_s: float | None) -> Iterator[tuple[Decision, Page | None]]:
-        """Yield decision and page of each URL; wait for pages that are under way."""
+        """Yield decision and page of each URL; wait for pages under way."""
         for url in self._urls:
             decision = self.decisions[url]
             yield decision, self._page(url, max_age_s) if _is_taken(decision) else None
@@ -261,12 +261,12 @@ def _is_taken(decision: Decision) -> bool:
 
 
 def metadata_of(decision: Decision, page: Page | None) -> dict[str, Any]:
-    """Return what a task tells of a URL.
+    """Return the task's answer for a URL.
 
-    `url`: as it was given. `state`: `known`, `waiting` (still under way), `unknown` (deleted meanwhile), `refused` (by
-    `rule`), `busy` or `unavailable` (not taken within the time). `decision`: what the service said at first.
-    `fetched_ms`, `stale`, `outcome`, `status`, `final_url`, `facts` and `image` are those of the document, and not
-    there without one.
+    `url`: as given. `state`: `known`, `waiting` (still under way), `unknown` (deleted meanwhile), `refused` (by
+    `rule`), `busy` or `unavailable` (not taken within the time). `decision`: the first answer of the service.
+    `fetched_ms`, `stale`, `outcome`, `status`, `final_url`, `facts` and `image` come from the document, and are missing
+    without a document.
     """
     found: dict[str, Any] = {
         "url": decision.url,

@@ -1,7 +1,7 @@
-"""A run in the Airflow that `make ui` runs: triggered by REST, watched until it ends, and ended if the user stops.
+"""A run in the Airflow of `make ui`: triggered by REST, watched until its end, and ended if the user stops.
 
-The scheduler there carries it out, with several tasks at a time; this process only looks, once a second, and hands to
-the display what a run of its own would tell it. Killed, it leaves the run to Airflow.
+The scheduler there carries out the run, with several tasks at a time. This process only looks, once a second, and gives
+the display the same events as a run in this process. Killed, this process leaves the run to Airflow.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from krake_airflow.settings import USER
 from krake_airflow.watching import REFUSALS, REFUSED_SEEDS, Watcher
 
 PARSED_S = 120.0
-"""A DAG whose file is parsed again is there after some seconds."""
+"""A newly parsed DAG is there after some seconds."""
 _LOOK_S = 1.0
 _PATIENT_LOOKS = 5
-"""A run that nothing holds back is queued for a second or two."""
+"""A run without obstacles is queued for a second or two."""
 _LOCKED_TRIES = 4
 _MEETING = "EmptyOperator"
-"""Of tasks where other tasks meet: they do nothing, and return nothing."""
+"""The operator of tasks where other tasks meet, without work and result."""
 _ENDED = frozenset({"success", "failed"})
 
 
 class Airflow:
-    """The REST API of an Airflow at `url`. Every call raises KrakeError where that does not answer, or refuses."""
+    """The REST API of an Airflow at `url`. A refusal, or silence, raises KrakeError."""
 
     def __init__(self, url: str, password: str) -> None:
         self.url = url
         self._login = {"username": USER, "password": password}
         self._session = requests.Session()
-        self._session.trust_env = False  # it is on this machine: no proxy
+        self._session.trust_env = False  # the API is on this machine: no proxy
         self._log_in()
 
     def _log_in(self) -> None:
@@ -51,7 +51,7 @@ class Airflow:
         self._session.headers["Authorization"] = f"Bearer {token}"
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
-        """Ask once, and again while SQLite's lock stands in the way; returns the JSON of the answer."""
+        """Ask once, and again while SQLite's lock stands in the way; return the JSON of the answer."""
         for _ in range(_LOCKED_TRIES):
             answer = self._answer(method, path, body)
             if not _is_locked(answer):
@@ -78,14 +78,14 @@ class Airflow:
             ) from error
 
     def parse_again(self, dag_id: str, stop: StopSignal) -> None:
-        """Have the DAG's file parsed, until the DAG is as its config is now. Raises KrakeError if it never is."""
+        """Have the DAG's file parsed until the DAG follows the current config. Raises KrakeError after `PARSED_S`."""
         dags = self.ask("GET", "/api/v2/dags?limit=1000&exclude_stale=false")["dags"]
         tokens = [
             dag["file_token"] for dag in dags if str(dag["fileloc"]).endswith(dag_file(dag_id))
         ]
         before = {dag["dag_id"]: dag["last_parsed_time"] for dag in dags}.get(dag_id)
         for token in tokens[:1]:
-            with suppress(KrakeError):  # somebody else has just asked for it
+            with suppress(KrakeError):  # somebody else has just asked for the same
                 self.ask("PUT", f"/api/v2/parseDagFile/{token}")
         until_s = time.monotonic() + PARSED_S
         while time.monotonic() < until_s and not stop.wait(_LOOK_S):
@@ -101,8 +101,8 @@ class Airflow:
 def _is_locked(answer: requests.Response) -> bool:
     """Tell whether Airflow gave up on its database.
 
-    Its API server can block itself on SQLite: one request waits for a lock whose holder waits for the same event
-    loop. The lock's time limit ends that. Nothing was written then, so the request can be repeated.
+    The API server can block itself on SQLite: one request waits for a lock whose holder waits for the same event loop.
+    The lock's time limit ends the wait. Nothing was written then, so the request can be repeated.
     """
     return answer.status_code == requests.codes.server_error and '"Database error"' in answer.text
 
@@ -116,15 +116,15 @@ class _Task:
 
     @property
     def refusals(self) -> tuple[str, ...]:
-        """What of its result is no success."""
+        """The fields of its result that are no success."""
         return REFUSED_SEEDS if self.task_id == "inject" else REFUSALS
 
     def ask_to_stop(self) -> None:
-        """Nothing: the whole run is ended."""
+        """Do nothing: the whole run is ended."""
 
 
 class RemoteRun:
-    """A run of `dag_id` that is triggered with `params`; the display is told of its tasks."""
+    """A run of `dag_id`, triggered with `params`; the display hears of the run's tasks."""
 
     def __init__(
         self, airflow: Airflow, dag_id: str, params: Mapping[str, Any], display: Watcher
@@ -137,7 +137,7 @@ class RemoteRun:
         self._path = f"/api/v2/dags/{dag_id}/dagRuns/{quote(self.run_id)}"
 
     def watch(self, stop: StopSignal, say: Callable[[str], None]) -> str:
-        """Look until the run has ended; returns its state, "" if the user stopped, and so the run was ended."""
+        """Look until the run has ended; return its state, or "" if the user stopped and so ended the run."""
         ender = Thread(target=self._end, args=(stop, say), name="end", daemon=True)
         ender.start()
         state = self._until_ended(stop, say)
@@ -147,7 +147,7 @@ class RemoteRun:
         return state
 
     def _end(self, stop: StopSignal, say: Callable[[str], None]) -> None:
-        """End the run once the user stops. A thread does so: Airflow may take long to answer what was asked before."""
+        """End the run once the user stops: in a thread, because Airflow may answer an earlier request slowly."""
         stop.wait()
         if not self._is_over:
             say("Stopping ...")
@@ -197,14 +197,14 @@ class RemoteRun:
             self._display.failed(task, self._message(task.task_id, tried), final=state == "failed")
 
     def _progress(self, task: _Task) -> None:
-        with suppress(KrakeError):  # it has said nothing yet
+        with suppress(KrakeError):  # the task has said nothing yet
             value = self._ask(f"/taskInstances/{task.task_id}/state-store/{STATE_KEY}")["value"]
             value = json.loads(value) if isinstance(value, str) else value
             reported = {name: fact for name, fact in value.items() if name not in OWN_FIELDS}
             self._display.progressed(task, reported)
 
     def _message(self, task_id: str, tried: int) -> str:
-        """What the log of a try says was raised last."""
+        """Return the last error in the log of a try."""
         with suppress(KrakeError, TypeError, KeyError, IndexError):
             entries = self._ask(f"/taskInstances/{task_id}/logs/{tried}?full_content=true")[
                 "content"

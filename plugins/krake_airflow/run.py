@@ -1,12 +1,12 @@
-"""What `make crawl` runs: the DAG of a config that crawls, with its progress on the terminal.
+"""The program of `make crawl`: runs the crawling DAG of a config, with its progress on the terminal.
 
-While `make ui` runs, the run is triggered and carried out there (`remote`). Else Airflow runs the tasks one after
+While `make ui` runs, the run is triggered and carried out there (`remote`). Otherwise Airflow runs the tasks one after
 another in this process (`dag.test()`), without a scheduler, and `make ui` shows the run later, from the same database.
-Whatever Airflow prints goes to a log file. The exit code is 0 only if the whole run succeeded.
+All output of Airflow goes to a log file. The exit code is 0 only if the whole run succeeded.
 
-SIGINT (Ctrl-C) and SIGTERM mean what they mean to all programs, see `crawl_lib.signals`. Once a run is stopped,
-or has failed for good, the process ends in the middle of `dag.test()`, which would sleep for a second for each row of
-tasks that are not run.
+SIGINT (Ctrl-C) and SIGTERM act as in all programs, see `crawl_lib.signals`. Once a run is stopped, or has failed for
+good, the process ends in the middle of `dag.test()`, which would sleep for a second for each row of tasks without a
+run.
 """
 
 from __future__ import annotations
@@ -55,19 +55,19 @@ from krake_airflow.watching import watch_with
 DEFAULT_ITERATIONS = 3
 DEMO_CONFIG = PROJECT / "config" / "demo.yml"
 DEMO_WEB: dict[str, Any] = {"seed": 1, "sites": 12, "pages_per_site": 100}
-"""What the synthetic web is made from."""
+"""The parameters of the synthetic web."""
 DEMO_ITERATIONS = 6
-"""More rounds would only follow the odd redirect chain of the demo web, a URL a round."""
+"""More iterations would only follow a rare redirect chain of the demo web, a URL in each iteration."""
 PLAIN_WIDTH = 200
-"""Characters of a line where the output is no terminal, so that paths stay whole."""
+"""Characters of a line if the output is no terminal, so that paths stay whole."""
 _RETRY_WAIT_S = 2.0
 STOPPED = "Stopped. What was fetched is kept; the same command goes on."
 _MOST_FORM_BYTES = 1 << 20
-"""Of seeds in a form, which Airflow's database keeps."""
+"""The most bytes of seeds in a form, which Airflow's database keeps."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line of `python -m krake_airflow crawl`."""
+    """Return the command line of `python -m krake_airflow crawl`."""
     found = argparse.ArgumentParser(
         prog="make crawl", description="Crawl, export and link, through Airflow's DAG."
     )
@@ -85,7 +85,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a crawl; returns the exit code (0: done, 1: a task failed, 2: bad config or arguments, 130, 143: stopped)."""
+    """Run a crawl; return 0 (done), 1 (a task failed), 2 (bad config or arguments), 130 or 143 (stopped)."""
     given = parser().parse_args(arguments)
     try:
         path = _config_path(given)
@@ -132,7 +132,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _new_log(home: Path) -> Path:
-    """Make the file for what Airflow prints. Raises ConfigError where that cannot be."""
+    """Make the file for Airflow's output. Raises ConfigError if the file cannot be made."""
     log = home / "logs" / f"crawl-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.log"
     with home_errors(home):
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -141,9 +141,9 @@ def _new_log(home: Path) -> Path:
 
 
 def _url_of_ui(stack: ExitStack, home: Path, what: str) -> str | None:
-    """Where the Airflow of `make ui` answers, which is waited for if it starts just now.
+    """Return the address of `make ui`'s Airflow; wait for an Airflow that is starting.
 
-    None if there is none, and then none starts before the stack ends: a scheduler would take up our run.
+    None without an Airflow; none starts then before the stack ends, because its scheduler would take up our run.
     """
     while True:
         with suppress(LockedError):
@@ -173,12 +173,12 @@ def _params(given: argparse.Namespace, config: Config, usual: int) -> dict[str, 
     if seeds:
         parse_seeds(
             seeds
-        )  # what is no seed at all: else Airflow says so, and fails task after task, a second each
+        )  # refuse unusable seeds now: Airflow would fail task after task, a second each
     return {"seeds": seeds, "iterations": iterations, "label": given.label}
 
 
 def seeds_text(given: str) -> str:
-    """Seeds from a command line as the param `seeds` has them: an absolute path, or URLs a line each."""
+    """Return seeds of a command line for the param `seeds`: an absolute path, or URLs, a line each."""
     if given and Path(given).exists():
         return str(Path(given).resolve())
     words = given.split()
@@ -186,9 +186,9 @@ def seeds_text(given: str) -> str:
 
 
 def _seeds_for_form(seeds: str, config: Config) -> str:
-    """Seeds as who triggers a DAG may give them: of files that are not in `inject.directory`, the content.
+    """Return seeds for the form of a DAG: for files outside of `inject.directory`, their content.
 
-    Raises InputError for more of it than a form may have.
+    Raises InputError if the content is too large for a form.
     """
     files, below = find_files(seeds, None), Path(config.inject.directory).resolve()
     if files is None or Path(seeds).resolve().is_relative_to(below):
@@ -206,10 +206,10 @@ def _seeds_for_form(seeds: str, config: Config) -> str:
 
 @contextmanager
 def _airflow_prints_to(log: Path) -> Iterator[Console]:
-    """Send standard output and error of this process and its children to a file; yields a console on the old output.
+    """Send standard output and error of this process and its children to a file; yield a console on the old output.
 
-    By descriptor, because Airflow, its libraries and the workers each print in their own way. To the console nothing in
-    brackets is a style: errors and paths of others have them too.
+    By descriptor, because Airflow, its libraries and the workers each print in their own way. The console takes nothing
+    in brackets for a style: errors and foreign paths have brackets too.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -234,10 +234,10 @@ def _airflow_prints_to(log: Path) -> Iterator[Console]:
 
 @contextmanager
 def _synthetic_web(config: Config, console: Console) -> Iterator[str]:
-    """Serve the demo's web in a process of its own; yields its seeds.
+    """Serve the demo's web in its own process; yield the seeds of the web.
 
-    Its URLs hold its port, which is noted with the crawl's data: the next demo goes on with the same web. Raises
-    KrakeError where another program has that port now.
+    The URLs have the web's port, which is noted with the crawl's data: the next demo goes on with the same web. Raises
+    KrakeError if another program has the port now.
     """
     from demo import Serving, SynthWeb  # noqa: PLC0415
 
@@ -273,13 +273,13 @@ def _report(config: Config, console: Console) -> None:
 
 
 def _next_to(config: Config, name: str) -> Path:
-    """A file of the demo, which is deleted with its data."""
+    """Return the path of a file of the demo, deleted together with the demo's data."""
     return Path(config.queue.local_dir).parent / name
 
 
 @dataclass
 class _Crawl:
-    """One run. `stack`: what has to be undone at its end. `path`: of the config. `code`: how to end without success."""
+    """One run. `stack`: undone at the end. `path`: the config. `code`: the exit code without success."""
 
     stack: ExitStack
     console: Console
@@ -290,7 +290,7 @@ class _Crawl:
     ending: Lock = field(default_factory=Lock)
 
     def run(self, home: Path, params: dict[str, Any]) -> int:
-        """Run the DAG; returns the exit code."""
+        """Run the DAG; return the exit code."""
         began_s = time.monotonic()
         dag = prepare_dag(home, crawl_dag_id(self.config))
         unfinished, begun = _join(self.console, home, self.config, params)
@@ -303,17 +303,17 @@ class _Crawl:
             return self._say_failure(display)
         self.console.print(summary(self.config, display.results, self._hints(display.results)))
         self._say(f"{time.monotonic() - began_s:.0f} s in all, as run {run.run_id}")
-        # Not before it was said: killed until then, the same command finds everything done, and says it.
+        # Deleted last: after an earlier kill, the same command finds everything done, and prints the summary.
         delete_durable(unfinished)
         return 0
 
     def run_in_ui(self, home: Path, url: str, params: dict[str, Any]) -> int:
-        """Trigger a run in the Airflow of `make ui`, and watch it; returns the exit code."""
+        """Trigger a run in the Airflow of `make ui`, and watch the run; return the exit code."""
         began_s, dag_id = time.monotonic(), crawl_dag_id(self.config)
         params = {**params, "seeds": _seeds_for_form(params["seeds"], self.config)}
         display = Display(self.console, lambda: None)
         with display, stop_on_signals() as stop:
-            stop.text = STOPPED  # said, too, where Airflow takes too long to answer
+            stop.text = STOPPED  # printed too if Airflow answers too slowly
             airflow = Airflow(url, password_of(home))
             airflow.parse_again(dag_id, stop)
             if stop.is_set():
@@ -329,7 +329,7 @@ class _Crawl:
         return 0
 
     def _hints(self, results: Mapping[str, Mapping[str, Any]]) -> Mapping[str, str]:
-        """Return what to say of outcomes: of addresses that were refused, the very networks and hosts."""
+        """Return hints for outcomes; for refused addresses, with the very networks and hosts."""
         commits = [
             result
             for result in results.values()
@@ -353,16 +353,16 @@ class _Crawl:
         return HINTS
 
     def _stop(self, stop: StopSignal, display: Display) -> None:
-        """In a thread of its own, since the main one may be in a query for long: wait for a signal, and pass it on."""
+        """Wait for a signal, and pass it on; in a thread, since the main thread may be in a long query."""
         stop.wait()
         self.code = stop.code
         display.note("Stopping ...")
         display.stop()
 
     def _end_at_once(self, display: Display) -> None:
-        """End the process in the middle of Airflow, which bears that: nothing of what it knows is used again."""
+        """End the process in the middle of Airflow: none of Airflow's state in this process is used again."""
         if not self.ending.acquire(blocking=False):
-            return  # another thread is at it
+            return  # another thread is ending the process
         display.close()
         code = self._say_failure(display)
         self.stack.close()
@@ -392,11 +392,11 @@ def _say(console: Console, text: str, style: str = "") -> None:
 def _join(
     console: Console, home: Path, config: Config, params: dict[str, Any]
 ) -> tuple[Path, datetime]:
-    """The note of the run that is under way with these parameters, and the time that it is named by.
+    """Return the note of the unfinished run with these parameters, and the time in the run's name.
 
-    A run that did not end well is continued by the next one of the same config and parameters: its name is all that
-    the stages need to find what it did. Other parameters begin a new run, which first finishes what is open. So do
-    other nodes, or another routing, since an iteration keeps those that it began with.
+    The next run with the same config and parameters continues a run that did not end well: the name of the run is all
+    that the stages need to find its work. Other parameters begin a new run, which first finishes open work. So do other
+    nodes, or another routing, since an iteration keeps its nodes and its routing.
     """
     path = home / f"unfinished-{_digest(os.environ[CONFIG_PATH_VARIABLE])}.json"
     wanted = {"params": params, "nodes": sorted(config.servers), "routing": config.frontier.routing}
@@ -412,19 +412,19 @@ def _join(
 
 
 def lock_of(home: Path, config: Path) -> Path:
-    """The file that a run of this config locks, since its crawl has one run at a time."""
+    """Return the file locked by a run of this config, since a crawl has one run at a time."""
     return home / f"lock-{_digest(config)}"
 
 
 def _digest(path: Path | str) -> str:
-    """Of a config file's path: a name for what belongs to its crawl."""
+    """Return a digest of a config file's path, for names of files of its crawl."""
     return hashlib.sha256(str(path).encode()).hexdigest()[:16]
 
 
 def prepare_dag(home: Path, dag_id: str) -> Any:
-    """Airflow's database, made if this home has none of this version, and the DAG with retries for a person who waits.
+    """Make Airflow's database if this version lacks one; return the DAG, with retries for a waiting person.
 
-    This person is a user of the machine, so seeds may be any file that he may read.
+    This person is a user of the machine, so seeds may be any file with his read right.
 
     The environment must be `settings.environment`'s. Raises KrakeError with Airflow's words if the DAG does not parse.
     """

@@ -1,4 +1,4 @@
-"""Tasks that say what pages are worth, as `scores.tasks` names them: at the end of a run, or in a DAG of their own."""
+"""Tasks of scores, as named in `scores.tasks`: at the end of a run, or in their own DAG."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from krake_airflow.parsing import BATCH_TIMEOUT
 
 
 class _OfLinks(KrakeOperator):
-    """A task of `TASKS`. `of_run`: of this run's export, where it needs one, else of the newest."""
+    """A task of `TASKS`. `of_run`: whether to use this run's export, else the newest export."""
 
     ui_color = "#e6d5f0"
 
@@ -32,17 +32,17 @@ class InvertLinksOperator(_OfLinks):
     stage_name = "invert_links"
 
     def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
-        """Make the version that has them."""
+        """Make a version with the new segments."""
         return stages.invert_links(stores)
 
 
 class DuplicatesOperator(_OfLinks):
-    """`duplicates`: of equal pages all but the best become duplicates in the CrawlDb."""
+    """`duplicates`: all but the best of equal pages become duplicates in the CrawlDb."""
 
     stage_name = "duplicates"
 
     def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
-        """Make a version of the CrawlDb, unless the newest one says so already."""
+        """Make a version of the CrawlDb, unless the newest version has these marks."""
         return stages.mark_duplicates(stores)
 
 
@@ -52,9 +52,9 @@ class ScoreOperator(_OfLinks):
     stage_name = "score"
 
     def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
-        """Rank the export's pages, where they are not ranked yet, and make a version of the CrawlDb.
+        """Rank the export's pages if needed, and make a version of the CrawlDb.
 
-        Skipped before the first export: the first iterations of a crawl are committed before it.
+        Skipped before the first export: the first iterations of a crawl are committed earlier.
         """
         try:
             return stages.update_score(stores, export=exported(context) if self.of_run else None)
@@ -67,13 +67,13 @@ TASKS: dict[str, type[_OfLinks]] = {
     "duplicates": DuplicatesOperator,
     "score": ScoreOperator,
 }
-"""Each by its name in `scores.tasks`, in the order in which they run."""
+"""Each task by its name in `scores.tasks`, in the order of the run."""
 
 
 def add_scores(config: Config, before: BaseOperator | None = None) -> BaseOperator | None:
-    """Add the tasks of a config, one behind the other; return the last one, or `before` where there are none.
+    """Add the tasks of a config, each behind the last; return the last task, or `before` without tasks.
 
-    `before`: what ends the run that they belong to, None for none.
+    `before`: the last task of the run, or None.
     """
     chosen: list[BaseOperator] = [
         kind(task_id=name, of_run=before is not None, execution_timeout=BATCH_TIMEOUT)

@@ -1,9 +1,9 @@
-"""An Airflow of one machine as child processes on loopback: starts its parts, tends them, and leaves nothing behind.
+"""An Airflow of one machine as child processes on loopback: starts and tends its parts, and leaves nothing behind.
 
-`airflow standalone` would start them too, but it does not see it when one ends: a scheduler that died of a locked
-SQLite database would leave a user before runs that do nothing. Each part has a session of its own (a Ctrl-C at the
-terminal does not reach it by itself), ends with us, and is started again when it ends by itself.
-Airflow's log servers listen on loopback too (`loopback`), and ask for a token. Its home, with the passwords, is for the
+`airflow standalone` would start the parts too, but does not notice the end of a part: a scheduler that died of a locked
+SQLite database would leave a user before runs without progress. Each part has its own session (a Ctrl-C at the terminal
+does not reach the part), ends with us, and is started again after an end by itself.
+Airflow's log servers listen on loopback too (`loopback`), and ask for a token. The home, with the passwords, is for the
 user alone.
 """
 
@@ -42,28 +42,28 @@ PASSWORDS_FILE = "simple_auth_manager_passwords.json.generated"
 PARTS = ("api-server", "scheduler", "dag-processor")
 """No triggerer: no task of Krake defers."""
 _STOP_S = 4.0
-"""What has not ended so long after `stop` is killed; Krake's files and Airflow's database bear that."""
+"""Processes still alive so long after `stop` are killed; Krake's files and Airflow's database bear a kill."""
 _TOLD_S = 0.3
-"""So long it takes until the API server was told of a task that has ended."""
+"""The time until the API server has heard of a task's end."""
 _KILLED_S = 8.0
-"""What was killed is gone at once, unless the system is at work for it."""
+"""A killed process is gone at once, unless the system is at work for the process."""
 _STEADY_S = 120.0
-"""A part that lived so long is taken for sound: an earlier end of it counts no more."""
+"""A part of this age counts as sound: earlier ends of the part are forgotten."""
 _MOST_DEATHS = 6
 _API_LOCK_S = 10
 _PR_SET_PDEATHSIG = 1
 
 
 def password_of(home: Path) -> str:
-    """The password of the user `settings.USER` of the Airflow of a home, once it is ready."""
+    """Return the password of the user `settings.USER` of a home's Airflow, once Airflow is ready."""
     return str(json.loads((home / PASSWORDS_FILE).read_text())[USER])
 
 
 def keep_private(home: Path) -> None:
-    """Take the rights of others from an Airflow's home: from what is there, also of an earlier version.
+    """Take the rights of others from the files of an Airflow's home, also files of an earlier version.
 
-    Passwords, keys, the database and what its parts print (Airflow prints the password that it has made) lie there.
-    Raises KrakeError naming what belongs to another user.
+    The home has passwords, keys, the database and the output of the parts (Airflow prints the password that it makes).
+    Raises KrakeError naming a file of another user.
     """
     for path in (home, home / "logs", *home.iterdir(), *(home / "logs").iterdir()):
         if not path.is_symlink():
@@ -72,9 +72,9 @@ def keep_private(home: Path) -> None:
 
 
 def free_ports(wanted: Sequence[int]) -> list[int]:
-    """Ports on loopback that are free; 0 chooses any, another number is kept if it is free.
+    """Return free ports on loopback; 0 chooses any port, another number is kept if the port is free.
 
-    All are held until the last is found, so that none is given twice. Raises KrakeError naming a port that is taken.
+    All ports are held until the last is found, so that no port is given twice. Raises KrakeError naming a taken port.
     """
     sockets: list[socket.socket] = []
     try:
@@ -95,10 +95,10 @@ def free_ports(wanted: Sequence[int]) -> list[int]:
 
 
 class AirflowServer:
-    """Runs Airflow while its `with` block runs; use it from one thread, since its parts end with that thread.
+    """Runs Airflow during its `with` block; use it from one thread, since the parts end with this thread.
 
-    `home`: its AIRFLOW_HOME, made if missing. `config`: Krake's config file. `port`: of UI and API, 0: any.
-    `extra`: more environment variables. `logs`: the folder of what its parts print, a file each.
+    `home`: the AIRFLOW_HOME, made if missing. `config`: Krake's config file. `port`: of UI and API, 0: any. `extra`:
+    more environment variables. `logs`: the folder for the output of the parts, a file each.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class AirflowServer:
 
     @property
     def url(self) -> str:
-        """Where the UI and the API answer."""
+        """The address of the UI and the API."""
         return f"http://127.0.0.1:{self._port}"
 
     @property
@@ -147,9 +147,9 @@ class AirflowServer:
         return password_of(self.home)
 
     def start(self, timeout_s: float = 600.0, stopped: Callable[[], bool] = lambda: False) -> bool:
-        """Make the database if need be, start the parts, and wait until API, scheduler and DAG processor are healthy.
+        """Make a missing database, start the parts, and wait until API, scheduler and DAG processor are healthy.
 
-        Returns False if `stopped` says so first. Raises KrakeError naming the log of what does not start.
+        Returns False if `stopped` comes first. Raises KrakeError naming the log of a part that does not start.
         """
         until_s = time.monotonic() + timeout_s
         if not self._migrate(until_s, stopped):
@@ -172,18 +172,18 @@ class AirflowServer:
         return True
 
     def tend(self) -> list[str]:
-        """Start again what ended by itself; returns a sentence for each. To be called every second or so.
+        """Restart parts that ended by themselves; return a sentence for each. To be called about every second.
 
         Raises KrakeError naming a part that ends again and again, and its log.
         """
         return [said for part in self._parts if (said := part.tend())]
 
     def stop(self) -> None:
-        """End Airflow and every process that it started, within 5 s; returns when none is left.
+        """End Airflow and all its processes within 5 s; return when no process is left.
 
-        The scheduler is killed first: asked to end, it would wait for its tasks, and may begin others. The tasks that
-        run are told to stop, while the API server is still there to note it. All that is left then is killed: it has
-        nothing to lose, and the API server would take 7 s to end by itself.
+        The scheduler is killed first: on a polite request it would wait for its tasks, and may begin others. Running
+        tasks are told to stop, while the API server is still there to note their ends. All other processes are then
+        killed: these have nothing to lose, and the API server would take 7 s to end by itself.
         """
         until_s = time.monotonic() + _STOP_S
         started = [process for part in self._parts for process in part.processes()]
@@ -229,8 +229,8 @@ class AirflowServer:
         return True
 
     def _healthy(self) -> bool:
-        # The first request to this path has the API server build the interface for tasks: 2 s of CPU. Here that happens
-        # while the other parts start, else within the first run.
+        # The first request to this path makes the API server build the interface for tasks: 2 s of CPU. Here the other
+        # parts start meanwhile; otherwise the first run would wait.
         if self._asked("/execution/health") is None:
             return False
         health = self._asked("/api/v2/monitor/health") or {}
@@ -238,7 +238,7 @@ class AirflowServer:
         return all((health.get(part) or {}).get("status") == "healthy" for part in parts)
 
     def _asked(self, path: str) -> dict[str, Any] | None:
-        """Ask the API server; returns the JSON of its answer, None where it gives none within a second."""
+        """Ask the API server; return the JSON of its answer, or None without an answer within a second."""
         try:
             with urllib.request.urlopen(f"{self.url}{path}", timeout=1) as answer:  # noqa: S310
                 found: dict[str, Any] = json.load(answer)
@@ -265,7 +265,7 @@ class _Part:
         self.process = _spawn([self.name], self._log, self._home, self._variables)
 
     def has_ended(self) -> bool:
-        """Whether it is dead. It is not waited for: until then its process id is no other program's."""
+        """Return whether the part is dead, without a wait: a wait would free its process id for other programs."""
         if self.process.returncode is not None:
             return True
         with suppress(ChildProcessError):
@@ -276,22 +276,21 @@ class _Part:
         return True
 
     def processes(self) -> list[psutil.Process]:
-        """The part and what it started, also what was left behind by an end that it did not see coming.
-
-        None once it was waited for: whatever has its process id then is of another program.
+        """Return the part and its descendants, also those left behind by a sudden end of the part.
+        After a wait for the part the list is empty: the process id may then be another program's.
         """
         if self.process.returncode is not None:
             return []
         return list({*_with_children(self.process.pid), *_of_session(self.process.pid)})
 
     def end_with_tasks(self) -> list[psutil.Process]:
-        """Kill it and those of its workers that have nothing to do, and ask the tasks of the others to stop.
+        """Kill the scheduler and its idle workers, and tell the tasks of the other workers to stop.
 
-        Returns those tasks. Each has a worker of its own, which tells the API server how it ended.
+        Returns these tasks. Each has its own worker, which tells the API server about the end of the task.
         """
         if self.process.returncode is not None:
             return []
-        self.process.send_signal(signal.SIGSTOP)  # it gives its workers nothing more
+        self.process.send_signal(signal.SIGSTOP)  # the workers get no more tasks
         tasks: list[psutil.Process] = []
         for worker in _with_children(self.process.pid, recursive=False)[1:]:
             begun = _with_children(worker.pid, recursive=False)[1:]
@@ -304,7 +303,7 @@ class _Part:
         return tasks
 
     def tend(self) -> str | None:
-        """Start it again if it ended, after a while that grows; returns what there is to say."""
+        """Restart an ended part after a growing while; return a sentence for the user, or None."""
         if self._again_s is not None:
             if time.monotonic() >= self._again_s:
                 self._start()
@@ -343,7 +342,7 @@ def _spawn(
 
 
 def _ends_with_us() -> None:
-    """In the child: SIGTERM comes if our process dies; SIGINT has its effect, which a shell's `&` turns off."""
+    """Prepare a child: SIGTERM comes if our process dies; SIGINT works, which a shell's `&` turns off."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
@@ -357,7 +356,7 @@ def _with_children(pid: int, *, recursive: bool = True) -> list[psutil.Process]:
 
 
 def _of_session(session: int) -> list[psutil.Process]:
-    """The processes of a session, whose leader may be dead."""
+    """Return the processes of a session, whose leader may be dead."""
     found = []
     for process in psutil.process_iter():
         with suppress(OSError):
@@ -367,9 +366,9 @@ def _of_session(session: int) -> list[psutil.Process]:
 
 
 def _alive_after(processes: Iterable[psutil.Process], most_s: float) -> list[psutil.Process]:
-    """Those of these processes that live after so many seconds; it returns as soon as none does.
+    """Return the processes that still live after so many seconds; return early if none does.
 
-    Also one has ended of whose end its parent has not asked: parents may be slow, or stopped.
+    A process has also ended before its parent asks for its end: parents may be slow, or stopped.
     """
     until_s = time.monotonic() + most_s
     while (
@@ -387,8 +386,8 @@ def _lives(process: psutil.Process) -> bool:
 
 
 def _end_all(processes: Iterable[psutil.Process], patience_s: float = 8.0) -> None:
-    """End those of these processes that still live; first politely, so that a crawl's spool is flushed, if there is
-    the patience for it."""
+    """End the processes that still live; politely first, so that a crawl's spool is flushed, if there is
+    the patience."""
     alive = _alive_after(processes, 0.0)
     for number in (signal.SIGTERM, signal.SIGKILL) if patience_s else (signal.SIGKILL,):
         for process in alive:

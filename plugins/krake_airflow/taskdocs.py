@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class TaskDoc(NamedTuple):
-    """A task for its readers, in Markdown. `does`: one sentence; `failed`: what to do when the task has failed."""
+    """A task for its readers, in Markdown. `does`: one sentence; `failed`: the remedy of a failure."""
 
     does: str
     failed: str
@@ -119,7 +119,7 @@ def doc_of(task_id: str) -> TaskDoc | None:
 
 
 def table() -> str:
-    """Return the same sentences as the table of docs/operating.md, which says once what *Clear* means."""
+    """Return the same sentences as the table of docs/operating.md, which explains *Clear* once."""
     rows = [
         f"| `{name}` | {doc.does} | {doc.failed.replace(_CLEAR, '*Clear*')} |"
         for name, doc in TASK_DOCS.items()

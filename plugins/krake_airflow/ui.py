@@ -1,7 +1,7 @@
-"""What `make ui` runs: Airflow with Krake's DAGs on this machine, until Ctrl-C.
+"""The program of `make ui`: Airflow with Krake's DAGs on this machine, until Ctrl-C.
 
-It shows the crawls of the given config or folder, and all that `make crawl` has crawled, with their runs. The port is
-8080 if it is free, else any; `AIRFLOW_PORT` names another.
+The pages show the crawls of the given config or folder, and all crawls of `make crawl`, with their runs. The port is
+8080 if free, else any; `AIRFLOW_PORT` names another.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ DEFAULT_PORT = 8080
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run Airflow until a signal; returns the exit code."""
+    """Run Airflow until a signal; return the exit code."""
     parser = argparse.ArgumentParser(prog="make ui", description=__doc__)
     parser.add_argument(
         "--config", type=Path, help="config file, or a folder of them; default: as krake finds it"
@@ -54,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
                 stack.enter_context(alone(home / LOCK_FILE, f"make ui of {path}"))
                 (home / URL_FILE).unlink(
                     missing_ok=True
-                )  # of one that was killed: nothing answers there
+                )  # left by a killed `make ui`: nothing answers there
                 (home / "logs").mkdir(exist_ok=True)
                 configs = link_configs(home, path)
             end_dead_runs(home / DATABASE_FILE)
@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _require_one(path: Path) -> None:
-    """Say what is wrong with configs; raise ConfigError if none can be used."""
+    """Name the faults of configs; raise ConfigError if no config is usable."""
     good, bad = read_configs(path)
     lines = [line for one in bad for line in one.lines]
     if not good:
@@ -105,7 +105,7 @@ def _serve(server: AirflowServer, stop: threading.Event) -> int:
 
 @contextmanager
 def _told(server: AirflowServer) -> Iterator[None]:
-    """For `make crawl`, which triggers its runs here."""
+    """Give the address to `make crawl`, which triggers its runs here."""
     file = server.home / URL_FILE
     write_durable(file, f"{server.url}\n".encode())
     try:

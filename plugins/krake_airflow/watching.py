@@ -1,8 +1,8 @@
-"""How a task is watched: by its log and the task state store always, by a display where there is one.
+"""How a task is watched: always by its log and the task state store, and by a display if there is one.
 
-Its log ends with what people look for: the result, a line for each count, or what went wrong and what to do.
+The log ends with the lines that people look for: the result, a line for each count, or the problem and its remedy.
 
-`make crawl` runs the DAG in its own process and sets a `Watcher`; under a scheduler there is none.
+`make crawl` runs the DAG in its own process and sets a `Watcher`; under a scheduler no watcher is set.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ log = logging.getLogger("krake")
 
 LOG_INTERVAL_S = 5.0
 REFUSALS = ("warning", "missing", "late_segments", "budgets")
-"""What results call that which is no success."""
+"""Fields of results that are no success."""
 REFUSED_SEEDS = ("rejected", "examples")
-"""The same in that of `inject`: a node rejects links too, which is as it should be."""
+"""The same for the result of `inject`: a node rejects links too, without a fault."""
 
 
 class Watcher(Protocol):
-    """What is told of tasks that run in this process."""
+    """A watcher of the tasks in this process."""
 
     @property
     def stopping(self) -> bool:
-        """Whether someone asked for the end: then no task tries again."""
+        """Whether somebody asked for the end: then no task tries again."""
 
     def started(self, task: Any) -> None:
-        """A task's stage begins."""
+        """Note that a task's stage begins."""
 
     def progressed(self, task: Any, progress: Mapping[str, Any]) -> None:
-        """About once a second, what the stage is at."""
+        """Note the state of the stage, about once a second."""
 
     def finished(self, task: Any, result: Mapping[str, Any]) -> None:
-        """The stage is done."""
+        """Note that the stage is done."""
 
     def failed(self, task: Any, message: str, *, final: bool) -> None:
-        """The stage failed; the message is one line. `final`: the task is not tried again."""
+        """Note that the stage failed; the message is one line. `final`: the task is not tried again."""
 
     def stop(self) -> None:
-        """The process was asked to end."""
+        """Note that the process is told to end."""
 
 
 class _Silent:
@@ -54,39 +54,39 @@ class _Silent:
     stopping = False
 
     def started(self, task: Any) -> None:
-        """Nothing."""
+        """Ignore."""
 
     def progressed(self, task: Any, progress: Mapping[str, Any]) -> None:
-        """Nothing."""
+        """Ignore."""
 
     def finished(self, task: Any, result: Mapping[str, Any]) -> None:
-        """Nothing."""
+        """Ignore."""
 
     def failed(self, task: Any, message: str, *, final: bool) -> None:
-        """Nothing."""
+        """Ignore."""
 
     def stop(self) -> None:
-        """Nothing."""
+        """Ignore."""
 
 
 _current: list[Watcher] = [_Silent()]
 
 
 def watcher() -> Watcher:
-    """The watcher of this process."""
+    """Return the watcher of this process."""
     return _current[-1]
 
 
 def watch_with(new: Watcher) -> None:
-    """Have tasks of this process watched."""
+    """Add a watcher of the tasks of this process."""
     _current.append(new)
 
 
 class Reporter:
     """The progress callback of one try of a task: to the watcher at once, to log and state store every few seconds.
 
-    Use the reporter as a context manager around the whole work of the task: then the state store hears of every end,
-    except that of a killed process.
+    Use the reporter as a context manager around the whole work of the task: the state store then hears of every end,
+    except the end of a killed process.
 
     `state_store`: Airflow's `context["task_state_store"]`, or None.
     """
@@ -110,7 +110,7 @@ class Reporter:
         self._kept.report(progress)
 
     def take_result(self, result: Mapping[str, Any]) -> None:
-        """Take what the stage returned, for the last report."""
+        """Take the result of the stage, for the last report."""
         self._result = result
 
     def __enter__(self) -> Reporter:
@@ -125,7 +125,7 @@ class Reporter:
 
 def _end_of(error: BaseException) -> str:
     """Name how a task ended with an error: stopped, skipped or failed."""
-    # Airflow reads the environment when it is imported, which `make crawl` has to set first.
+    # Airflow reads the environment at its import, after `make crawl` has set the environment.
     from airflow.sdk.exceptions import AirflowSkipException  # noqa: PLC0415
 
     if isinstance(error, StoppedError):
@@ -139,9 +139,9 @@ def in_lines(finding: str) -> list[str]:
 
 
 def result_lines(result: Mapping[str, Any], refusals: Collection[str]) -> Iterator[tuple[int, str]]:
-    """What a stage returned, a line for each name, and its level of logging; zeros are left out.
+    """Yield the result of a stage, a line for each name, with the level of logging; zeros are left out.
 
-    `refusals`: the names of what was refused or is missing: warnings, if there is any.
+    `refusals`: the names of refused or missing things, shown as warnings.
     """
     counted = without_zeros(result)
     if result and not counted:
@@ -159,7 +159,7 @@ def result_lines(result: Mapping[str, Any], refusals: Collection[str]) -> Iterat
 
 
 def without_zeros(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values without the numbers that are 0, in mappings within too, and without mappings of nothing else."""
+    """Return values without zeros, also without zeros in inner mappings, and without mappings of zeros alone."""
     found = {}
     for name, value in values.items():
         kept = without_zeros(value) if isinstance(value, Mapping) else value
@@ -178,7 +178,7 @@ def say_result(result: Mapping[str, Any], refusals: Collection[str]) -> None:
 _IN_LINES = TextWrapper(
     88, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
 )
-"""Airflow's page cuts a line where its window ends: one of 1280 pixels shows so many characters next to the grid."""
+"""Airflow's page cuts a line at the end of its window: 1280 pixels show so many characters next to the grid."""
 _AGAIN = "It is tried again by itself, and goes on where it stopped: try %d of %d comes next."
 _BY_HAND = "Correct what is named, then clear this task with its downstream: it goes on from there."
 NEW_RUN = "Trigger a new run: a cleared task keeps its parameters."
@@ -188,22 +188,22 @@ NEW_RUN_OR_FILE = (
 
 
 def say_retry(context: Any) -> None:
-    """Log, as the last lines of a try that failed, what went wrong, and that it is tried again."""
+    """Log, as the last lines of a failed try, the problem and the next try."""
     _last_words(context, _AGAIN, context["ti"].try_number + 1, context["ti"].max_tries + 1)
 
 
 def say_failure(context: Any) -> None:
-    """Log, as the last lines of a task that failed, what went wrong and what to do: the error's `remedy`, if any."""
+    """Log, as the last lines of a failed task, the problem and the error's `remedy`, or the usual remedy."""
     _last_words(context, getattr(context.get("exception"), "remedy", _BY_HAND))
 
 
 def _last_words(context: Any, remedy: str, *numbers: int) -> None:
-    """Airflow calls this after its own traceback. It has opened a group by then, which its page shows folded."""
-    # It reads the environment when it is imported, which `make crawl` has to set first.
+    """Log a problem and its remedy. Airflow has opened a group before this call, which its page shows folded."""
+    # Airflow reads the environment at its import, after `make crawl` has set the environment.
     from airflow.sdk.exceptions import AirflowException  # noqa: PLC0415
 
     error = context.get("exception")
-    if error is None:  # of a process that died: the scheduler's sentence is all there is
+    if error is None:  # a process died: the scheduler's sentence is the only explanation
         return
     log.info("::endgroup::")
     text = str(error) if isinstance(error, AirflowException) else f"{type(error).__name__}: {error}"

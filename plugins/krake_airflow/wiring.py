@@ -1,6 +1,6 @@
-"""What the DAGs of a crawl share: the form, a row of crawl tasks, and all that comes after the iterations.
+"""The shared parts of a crawl's DAGs: the form, a row of crawl tasks, and all tasks after the iterations.
 
-Edges are drawn as soon as both ends are there: for each end Airflow looks at all tasks that the DAG has by then.
+Edges are drawn as soon as both ends exist: for each end Airflow looks at all earlier tasks of the DAG.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from krake_airflow.scores import add_scores
 
 
 def crawl_dag(config: Config, doc: str, add_rounds: Callable[[Config], list[BaseOperator]]) -> None:
-    """The DAG of a config's crawl. `add_rounds`: makes inject and the iterations; returns what ends each of these."""
+    """Make the DAG of a config's crawl. `add_rounds`: adds inject and the iterations; returns the end of each."""
     with DAG(
         dag_id=crawl_dag_id(config),
         description="Seeds to WARC files, tables and web graph",
@@ -56,12 +56,12 @@ def crawl_dag(config: Config, doc: str, add_rounds: Callable[[Config], list[Base
         tags=["krake"],
     ) as dag:
         _add_outputs(config, _committed(add_rounds(config)))
-        # Not given to DAG(): each task would copy them, at each level of its class: half of the time to parse.
+        # Not given to DAG(): each task would copy the params, at each level of its class: half of the parsing time.
         dag.params = params_of(config)
 
 
 def params_of(config: Config) -> ParamsDict:
-    """The form behind *Trigger*."""
+    """Return the form behind *Trigger*."""
     most = config.crawl.max_iterations
     return ParamsDict(
         {
@@ -104,9 +104,9 @@ def params_of(config: Config) -> ParamsDict:
 
 
 def iterations_group() -> TaskGroup:
-    """Make the group of all iterations, which Airflow draws as one box until somebody opens it.
+    """Make the group of all iterations, which Airflow draws as one box until somebody opens the group.
 
-    The ids of the tasks in it are the same with and without it. The boxes of twenty iterations side by side would be
+    The ids of the tasks are the same with and without the group. The boxes of twenty iterations side by side would be
     too small to read.
     """
     return TaskGroup("iterations", prefix_group_id=False)
@@ -115,7 +115,7 @@ def iterations_group() -> TaskGroup:
 def add_crawls(
     config: Config, iteration: int, *, of_requisites: bool = False
 ) -> list[BaseOperator]:
-    """The crawl tasks of an iteration, one of each node."""
+    """Add the crawl tasks of an iteration, one for each node."""
     with TaskGroup("crawl"):
         return [
             CrawlOperator(
@@ -132,23 +132,24 @@ def add_crawls(
 
 
 def _committed(ends: list[BaseOperator]) -> BaseOperator:
-    """Make the one task that all iterations lead to, and that has no work of its own.
+    """Make the one task behind all iterations, without work of its own.
 
-    It waits for the end of EACH iteration: the last one alone may be skipped, and so be done at once. Without this
-    task each commit would have an edge to each node and key server: 120 for 20 iterations, three nodes and servers.
+    The task waits for the end of EACH iteration: the last iteration alone may be skipped, and so be done at once.
+    Without this task each commit would have an edge to each node and key server: 120 for 20 iterations, three nodes and
+    three servers.
     """
     return join("committed", ends)
 
 
 def join(task_id: str, ends: list[BaseOperator]) -> BaseOperator:
-    """Make a task without work that waits for all of these, of which some may be skipped."""
+    """Make a task without work that waits for all these tasks; some may be skipped."""
     joined = EmptyOperator(task_id=task_id, trigger_rule=TriggerRule.NONE_FAILED)
     ends >> joined
     return joined
 
 
 def _add_settles(config: Config) -> list[BaseOperator]:
-    """The last intake of each node."""
+    """Add the last intake of each node."""
     with TaskGroup("settle"):
         return [
             SettleOperator(
@@ -164,7 +165,7 @@ def _add_settles(config: Config) -> list[BaseOperator]:
 
 
 def _add_maintains(config: Config) -> list[BaseOperator]:
-    """The maintenance of each key server."""
+    """Add the maintenance of each key server."""
     with TaskGroup("maintain_keys"):
         return [
             MaintainKeysOperator(
@@ -178,7 +179,7 @@ def _add_maintains(config: Config) -> list[BaseOperator]:
 
 
 def _add_outputs(config: Config, committed: BaseOperator) -> None:
-    """All that follows the iterations."""
+    """Add all tasks after the iterations."""
     settles, maintains = _add_settles(config), _add_maintains(config)
     export = ExportOperator(task_id="export", of_run=True, execution_timeout=BATCH_TIMEOUT)
     linker = LinkOperator(task_id="linker", execution_timeout=BATCH_TIMEOUT)
@@ -186,7 +187,7 @@ def _add_outputs(config: Config, committed: BaseOperator) -> None:
     committed >> [*settles, *maintains]
     if after_all_nodes(config) == TriggerRule.ALL_SUCCESS:
         [*settles, *maintains] >> export
-    else:  # one success of each kind: so each needs a join
+    else:  # each kind needs one success, so each needs a join
         settled = EmptyOperator(task_id="settled", trigger_rule=after_all_nodes(config))
         maintained = EmptyOperator(task_id="maintained", trigger_rule=after_all_nodes(config))
         settles >> settled >> export

@@ -1,4 +1,4 @@
-"""Airflow's logging in the containers of workers, without the line that an edge worker writes every second."""
+"""Airflow's logging in the containers of workers, without a line that edge workers write every second."""
 
 from typing import Any
 

@@ -1,21 +1,21 @@
-"""The small files of the crawl directory: each is looked at, and, if asked, made again from what else is there.
+"""The small files of the crawl directory: each is checked, and, if asked, made again from other files.
 
-The parts of an iteration's folder come in this order, since each needs the earlier ones:
+The parts of an iteration's folder come in this order, since each part needs the earlier parts:
 
-1. `iteration.json` (`identity`), and the scope whose digest it has (`scope`);
-2. notes of what machines agreed on: one that cannot be read is set aside, since no task asks for it;
-3. a repair of a segment whose decision cannot be read: the new segment takes its place if that was prepared, else the
-   old one stays; of segments that lie aside while there is no other the newest is put back; one without dropped pages
-   replaces the one with them if it is whole, else that one is put back;
-4. hosts that the folder added to the scope, which outlive it in the crawl directory's `scope`;
+1. `iteration.json` (`identity`), and the scope with the digest in that file (`scope`);
+2. notes of what machines agreed on: an unreadable note is set aside, since no task asks for the note;
+3. a repair of a segment with an unreadable decision: a prepared new segment takes its place, else the old segment
+   stays; if all segments of a node lie aside, the newest is put back; a whole segment without dropped pages replaces
+   the segment with them, and otherwise the segment with them is put back;
+4. hosts that the folder added to the scope, which outlive the folder in the crawl directory's `scope`;
 5. the file that says that pages were dropped, and `index.json`, from the manifests of the segments.
 
-Of seeds: `scope`, and its digest in `manifest.json`. Of all: choices of `start` (where the chosen folder has its name,
-any name of no attempt says that the choice is made), lists of hosts that outlive their folders, notes of settled nodes.
+For seeds: `scope`, and its digest in `manifest.json`. For all: choices of `start` (if the chosen folder has its name,
+a name of no attempt says that the choice is made), lists of hosts that outlive their folders, notes of settled nodes.
 
 An unusable file is renamed to `.broken-<name>`. Each file is replaced by itself: killed or stopped anywhere, the
-command is run again. No one may crawl meanwhile; while a file is away, stages fail and say so. Once it is to stop
-(`Stores.stop`) nothing more is changed, since what could not be read any more would look like damage.
+command is run again. No node may crawl meanwhile; while a file is away, stages fail and say so. After a stop
+(`Stores.stop`) nothing more is changed, since unread files would look damaged.
 """
 
 from collections.abc import Callable, Collection
@@ -64,15 +64,15 @@ from crawl_lib.urls import scope_bytes, whole_hosts
 
 BROKEN_PREFIX = ".broken-"
 CHOSEN_AGAIN = f"{FileName.START_PREFIX}{'0' * 40}-{'0' * 32}".encode()
-"""The text in place of a choice that cannot be read, if the chosen folder has its name: no attempt's name."""
+"""The text in place of an unreadable choice, if the chosen folder has its name: no attempt's name."""
 
 
 class SmallFiles:
-    """Looks at the small files, a folder at a time, and repairs what it finds if it is told to.
+    """Checks the small files, a folder at a time, and repairs damaged files if told to.
 
-    `findings`: what was wrong. `say`: told each step of a repair once it is done; None: nothing is repaired. `dry_run`:
-    nothing is done but to say so. While repairing, each method raises InputError (nothing says what a file should be),
-    DamagedFileError naming a file that has to be repaired by something else first, StorageError, StoppedError.
+    `findings`: the damage found. `say`: told each finished step of a repair; None: nothing is repaired. `dry_run`:
+    steps are only told. During a repair, each method raises InputError (no file says what a file should be),
+    DamagedFileError naming a file that another repair has to repair first, StorageError, StoppedError.
     """
 
     def __init__(
@@ -86,8 +86,8 @@ class SmallFiles:
     def shared(self, nodes: Collection[str]) -> None:
         """Check the files that folders share.
 
-        `nodes`: those whose locks are held; their notes may be deleted. Without a choice the next start makes it again;
-        without a note the next settle writes it.
+        `nodes`: nodes with held locks, whose notes may be deleted. Without a choice the next start chooses again;
+        without a note the next settle writes a note.
         """
         folders = self.crawl.folders()
         for name in self.crawl.names(FileName.STARTED, files=True):
@@ -174,9 +174,9 @@ class SmallFiles:
         self._dropped_file(path, folder)
         problem = (
             None if undone else index_problem(self.stores, folder)
-        )  # it may be anything meanwhile
+        )  # the index may be anything during a swap
         if problem and problem[0] == "segment_missing":
-            # Deleting a settled folder by hand is allowed; half of one too, but it may have been an accident.
+            # Deleting a settled folder by hand is allowed; half of a folder may have been an accident.
             repair = "bring them back from a copy; if they were deleted on purpose, move the whole folder away"
             self.findings.add(
                 problem[0], path, problem[1], repair=repair, severity=Severity.WARNING
@@ -189,10 +189,10 @@ class SmallFiles:
                 partial(refresh_index, self.stores, folder),
             )
 
-    # Looking, and repairing
+    # Checks, and repairs
 
     def _identity(self, path: str, folder: str) -> None:
-        """Check `iteration.json`, and the scope that it names."""
+        """Check `iteration.json`, and the scope named by the file."""
         where, identity = f"{path}/{FileName.ITERATION}", FolderIdentity(self.stores, folder)
         iteration = None
         try:
@@ -309,7 +309,7 @@ class SmallFiles:
         return all(one.severity is not Severity.ERROR for one in found)
 
     def _undecided(self, folder: Folder, node: str, name: str) -> None:
-        """Finish a swap whose decision cannot be read.
+        """Finish a swap with an unreadable decision.
 
         A complete new segment decides.
         """
@@ -356,7 +356,7 @@ class SmallFiles:
         how: str = "repaired",
         **more: Any,
     ) -> None:
-        """Note a finding, and repair it. `how`: what `act` does."""
+        """Note a finding, and repair the damage. `how`: the work of `act`."""
         self.findings.add(name, where, problem, **more)
         if act is not None:
             self._do(

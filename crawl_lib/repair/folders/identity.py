@@ -1,9 +1,9 @@
-"""`iteration.json` made again: whose iteration a folder is, from what else is in it, and in the folders around it.
+"""`iteration.json` made again: the iteration of a folder, from the other files of the folder, and from other folders.
 
-Who says what, the first that knows wins: the folder's index, the manifests of its segments, what `start` noted as
-agreed, the open takes of this machine's nodes. How many URLs were taken before, and which seeds the scope
-has, come from the iteration before: that may be less than `start` wrote, and then the next start reads more folders
-than it would have to, with the same sums.
+The first source with an answer wins: the folder's index, the manifests of its segments, the agreement that `start`
+noted, the open takes of this machine's nodes. The number of URLs taken before, and the seeds in the scope, come from
+the iteration before. Both may be less than `start` wrote; the next start then reads more folders than needed, with the
+same sums.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ def readable_iterations(stores: Stores) -> list[Iteration]:
 def nodes_left(stores: Stores) -> list[str]:
     """Return the nodes of the crawl that left without being retired.
 
-    They are not in `servers`; readable iterations name them.
+    Readable iterations name these nodes, and `servers` does not.
     """
     parts = {node for one in readable_iterations(stores) if one.is_round for node in one.nodes}
     left = []
@@ -91,7 +91,7 @@ class FolderIdentity:
         """Return the content of the file without the scope's digest.
 
         `scope`: the known hosts of the folder. A folder without any trace of a run becomes the first iteration of a run
-        of its own name. Raises InputError where two do and differ.
+        with the folder's name. Raises InputError if two traces differ.
         """
         if len(self._whose) > 1:
             said = "; ".join(
@@ -129,7 +129,7 @@ class FolderIdentity:
     def contradicts(self, iteration: Iteration) -> str:
         """Say how the folder contradicts its `iteration.json`.
 
-        "": it does not.
+        "": there is no contradiction.
         """
         if self._whose and (iteration.run_id, iteration.iteration) not in self._whose:
             run_id, number = min(self._whose)

@@ -1,7 +1,7 @@
 """Scopes made again. No scope gets a host that is not in the crawl's scope anyway.
 
-The scope of seeds has the hosts of their URLs. The scope of an iteration is what `start` put together, from the same
-files. If its digest is another one than before, lines of the old scope are kept that later iterations have, too.
+The scope of seeds has the hosts of their URLs. The scope of an iteration is put together as `start` does, from the same
+files. If the digest differs from the earlier digest, lines of the old scope are kept that later iterations have too.
 """
 
 from contextlib import suppress
@@ -18,17 +18,17 @@ from crawl_lib.urls import is_list_of_hosts, scope_bytes, whole_hosts
 
 
 def old_scope(stores: Stores, path: str) -> bytes:
-    """Return the rest of a scope; an empty one, if missing."""
+    """Return the rest of a scope; an empty scope, if missing."""
     with suppress(PathNotFoundError):
         return stores.storage.read_bytes(path)
     return b""
 
 
 def lost_scope(stores: Stores, folder: str) -> bytes:
-    """Guess the scope of a folder whose `iteration.json` is lost.
+    """Guess the scope of a folder with a lost `iteration.json`.
 
-    Each host is in the crawl's scope. A scope that no other iteration names is taken, or the scope of the next
-    iteration, in which there may be more hosts.
+    Each host is in the crawl's scope. The guess is a scope that no other iteration names, or the scope of the next
+    iteration, which may have more hosts.
     """
     iterations = readable_iterations(stores)
     named = {one.scope_sha256 for one in iterations}
@@ -45,7 +45,7 @@ def unused_scopes(stores: Stores, iterations: list[Iteration]) -> list[str]:
     """Return digests of scopes that no iteration has or will get.
 
     Such a scope lacks a host of the newest iteration's scope. Each start adds to the scope of the newest iteration.
-    `iterations`: all that can be read. Raises StoppedError.
+    `iterations`: all readable iterations. Raises StoppedError.
     """
     if not iterations or len(iterations) < len(stores.crawl.folders()):
         return []
@@ -58,7 +58,7 @@ def unused_scopes(stores: Stores, iterations: list[Iteration]) -> list[str]:
 
 
 def _shared(stores: Stores, digest: str) -> set[str]:
-    """Return the hosts of a scope, none if it is damaged."""
+    """Return the hosts of a scope, none for a damaged scope."""
     data = old_scope(stores, stores.crawl.at(FileName.SCOPE, digest))
     return whole_hosts(data) if Scopes.digest(data) == digest else set()
 
@@ -66,9 +66,9 @@ def _shared(stores: Stores, digest: str) -> set[str]:
 def scope_of_iteration_again(stores: Stores, iteration: Iteration, old: bytes) -> set[str]:
     """Compute the hosts that an iteration's scope should have.
 
-    `scope_sha256` is "" if it is unknown.
+    An unknown `scope_sha256` is "".
 
-    `old`: what is left of the scope.
+    `old`: the rest of the scope.
     """
     hosts = _found_before(stores, iteration)
     if Scopes.digest(scope_bytes(hosts)) == iteration.scope_sha256:
@@ -83,8 +83,8 @@ def scope_of_iteration_again(stores: Stores, iteration: Iteration, old: bytes) -
 def scope_of_seeds_again(stores: Stores, digest: str) -> set[str]:
     """Compute the hosts that injected seeds' scope should have.
 
-    Raises InputError where that is not known: of the queue of a retired node that people had put URLs into; and
-    DamagedFileError or PathNotFoundError if the manifest or the URLs cannot be read.
+    Raises InputError if the hosts are unknown: for the queue of a retired node with URLs by people; and
+    DamagedFileError or PathNotFoundError if the manifest or the URLs are unreadable.
     """
     path, manifest = stores.crawl.inbox.path(digest), stores.crawl.inbox.manifest(digest)
     hosts = _hosts_of_urls(stores, path, manifest.get("outlinks"))
@@ -137,7 +137,7 @@ def _found_before(stores: Stores, iteration: Iteration) -> set[str]:
 def added_by_index(stores: Stores, folder: str) -> set[str]:
     """Return the hosts that a committed folder added to the scope.
 
-    The folder's index names them; an index without them is a finding of its own.
+    The folder's index names these hosts; an index without hosts is another finding.
     """
     with suppress(TypeError):
         return set(
@@ -165,7 +165,7 @@ def _hosts_of_urls(stores: Stores, path: str, parts: object) -> set[str]:
 def kept_hosts(stores: Stores) -> list[tuple[str, set[str] | None]]:
     """Read the files with hosts that folders added to the scope.
 
-    Files of deleted folders count too. The result has names and hosts. None: it is no list of hosts.
+    Files of deleted folders count too. The result has names and hosts. None: the file is no list of hosts.
     """
     found: list[tuple[str, set[str] | None]] = []
     for path in stores.until_stopped(stores.crawl.scopes.kept()):

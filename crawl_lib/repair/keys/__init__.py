@@ -1,1 +1,1 @@
-"""Key tables: compared with pages and queues, and filled from them."""
+"""Key tables: compared with pages and queues, and filled from both."""

@@ -1,16 +1,16 @@
-"""Do the key tables know what pages and queues say? `krake fsck` asks; `krake fsck --repair` fills what is missing.
+"""Compare the key tables with pages and queues: `krake fsck` checks, `krake fsck --repair` fills in missing keys.
 
-Both go the same way, never by links: the pages of all committed segments, oldest first, so that the newest capture of
-a key decides between CRAWLED and GONE; then, of the nodes of this machine, what their queues hold, an open take, URLs
-handed on, here or on their way, and what an open intake has decided on. Not known become: links, seeds and undecided
-URLs that no intake has decided on (they would be dropped as known), and pages that `krake forget` forgot.
+Check and fill read the same sources in the same order. First come the pages of all committed segments, oldest first, so
+the newest capture of a key decides between CRAWLED and GONE. Then come the nodes of this machine: the URLs in the
+queue, an open take, URLs handed on (here or on the way), and the choices of an open intake. Links never give keys, nor
+do seeds and undecided URLs before an intake has chosen (intake would drop known URLs), nor pages that were forgotten.
 
-Keys that are queued and whose URLs nothing holds are found last. A fill with `drop_queued` takes them out, so that they
-are new when they are found again; and, before that, the nodes of this machine forget what they have taken in, so that
-the next intake finds them in the segments. Keys that nothing holds are known if each node's queue is on this machine,
-or its keys are noted by `krake fsck --node NODE` (`held`); else nothing is done.
+The last search is for queued keys whose URLs no node holds. A fill with `drop_queued` deletes these keys, so the URLs
+are new at the next find. Before the deletion, the nodes of this machine forget the record of segments taken in, so the
+next intake finds the URLs in the segments. The search needs the URLs of every node: each queue is on this machine, or
+`krake fsck --node NODE` has noted the keys (`held`). Otherwise the search is left out.
 
-Every statement may be repeated, and states only rise: killed anywhere, it is run again from the start.
+Every statement may be repeated, and states only rise: after a kill anywhere, the fill starts again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -61,13 +61,13 @@ _NOT_COMPARED = "keys that are queued were not compared with the URLs that nodes
 
 @dataclass
 class KeysReport:
-    """Counts of pages and queues, and of keys that the tables lacked: filled, unless it was a check or a dry run.
+    """Counts of pages and queues, and of missing keys: filled in, unless a check or a dry run.
 
-    `pages`, `queued`: keys that were read. `added`: those of them that no server knew; `raised`: those that were
-    queued, and their page was crawled. `dropped`: keys that are queued, and that nothing holds; `reread`: nodes that
-    take in every segment again for them. `elsewhere`: nodes whose queues are not on this machine: run it there too.
-    `unread`: what could not be read. `filled`: sources whose keys the tables lacked before. `unknown`: why queued keys
-    were not compared. `servers`: how many were looked at; `noted`: see `FsckReport`.
+    `pages`, `queued`: keys read. `added`: keys among these that no server knew; `raised`: queued keys whose page was
+    crawled. `dropped`: queued keys whose URLs no node holds; `reread`: nodes that take in every segment again after the
+    drop. `elsewhere`: nodes with queues on other machines, where the fill has to run too. `unread`: unreadable sources.
+    `filled`: sources whose keys the tables lacked before. `unknown`: why queued keys were not compared. `servers`: the
+    number of servers checked; `noted`: see `FsckReport`.
     """
 
     dry_run: bool = True
@@ -103,8 +103,8 @@ def check_keys(
     """Check the key tables, and change nothing.
 
     No table is made. Fast: servers, their ring, their counts. `full`: replicas against each other, and every key that
-    should be known; with a CrawlDb none should be. `nodes`: the homes whose queues may be read: these lie on this
-    machine, and no one works on them.
+    should be known; with a CrawlDb no key should be. `nodes`: homes of this machine's nodes that nobody works on, whose
+    queues may be read.
     """
     findings, report = Findings("keys", REPAIR), KeysReport()
     with ExitStack() as stack:
@@ -139,7 +139,7 @@ def check_keys(
                 findings.add(
                     "held_note_damaged", where, problem, repair="do so", severity=Severity.WARNING
                 )
-            # A repair noted that URLs are gone: that says what to do about their keys.
+            # After a repair that noted lost URLs: the note says what to do about the keys.
             lost = [node for node in nodes if NodeDirectory(stores.node_dir(node)).lost.exists()]
             lost += [node for node, note in sight.notes.items() if note.lost]
             why = sight.refusals() + [f"a repair found URLs gone that {node} held" for node in lost]
@@ -154,7 +154,7 @@ def check_keys(
 def _are_to_be_made(stores: Stores, store: ShardedKeyStore) -> bool:
     """Return whether no task has used the embedded tables.
 
-    No file exists, nor anything that goes with keys.
+    No server has tables; there is no segment, and no note about a lost queue.
     """
     return (
         all(is_sqlite_server(server.name) and not has_tables(server) for server in store.servers)
@@ -175,12 +175,11 @@ def fill_keys(
 ) -> KeysReport:
     """Fill the key tables.
 
-    `drop_queued`: takes out keys that are only queued and held by nothing. URLs that are in no queue any more are new
-    then when they are found again. `dry_run`: counts only.
+    `drop_queued`: deletes queued keys whose URLs no node holds; the URLs are new when a page links to the URLs again.
+    `dry_run`: counts only.
 
-    `nodes`: the homes of this machine's nodes, by name. A segment or a queue that cannot be read is left out, and
-    named; then nothing is taken out. Raises LockedError naming which node of another machine somebody began to work on;
-    KeyStoreError.
+    `nodes`: the homes of this machine's nodes, by name. An unreadable segment or queue is left out and named; then no
+    key is deleted. Raises KeyStoreError; LockedError naming a node of another machine where work has begun.
     """
     with ExitStack() as stack:
         report = KeysReport(dry_run)
@@ -215,7 +214,7 @@ def fill_keys(
 def take_all_in_again(stores: Stores, home: NodeHome) -> None:
     """Make a node's next intake read every segment.
 
-    For URLs whose keys were taken out. A crawl with a CrawlDb needs nothing: no queue is filled from segments.
+    Needed after keys were deleted. A crawl with a CrawlDb needs nothing: no queue is filled from segments.
     """
     if not stores.config.order.keeps_keys:
         return
@@ -225,10 +224,10 @@ def take_all_in_again(stores: Stores, home: NodeHome) -> None:
 
 @dataclass
 class _Walk:
-    """Asks the tables for every key that they should have; unless it is a dry run, they get it.
+    """A walk over every key that the tables should have; without a dry run, missing keys are written.
 
-    `heap`: has the keys that other machines noted; None: queued keys whose URLs nothing holds are not looked for.
-    `is_empty`: whether there are no tables to be asked, and a dry run makes none.
+    `heap`: the keys noted by other machines; None: no search for queued keys without URLs. `is_empty`: the tables are
+    missing and a dry run makes none, so every key counts as missing.
     """
 
     stores: Stores
@@ -268,9 +267,9 @@ class _Walk:
 
     @contextmanager
     def _if_readable(self, source: str = "") -> Iterator[None]:
-        """Fill from a source, or note that it is unreadable.
+        """Fill from a source, or note an unreadable source.
 
-        An unreadable source is repaired first, or people have to choose.
+        Without an error, `source` is no longer among the sources to fill.
         """
         before = len(self.report.unread)
         try:
@@ -329,9 +328,9 @@ class _Walk:
         return forgotten
 
     def _waiting(self, node: str) -> None:
-        """Fill URLs that wait for a node, here or on their way.
+        """Fill in keys of URLs that wait for a node, in its queue or on the way.
 
-        An unknown one is fetched again when it is found again.
+        Without the key, a URL would be fetched again at the next find.
         """
         stores, directory = self.stores, self.stores.node_dir(node)
         with self._if_readable(node):
@@ -370,7 +369,7 @@ class _Walk:
     ) -> None:
         """Compare keys that should be known with the tables.
 
-        Keys that are missing, or wrongly queued, are counted and written.
+        Missing keys, and keys still queued after the crawl of their page, are counted and written.
         """
         known = dict.fromkeys(keys) if self.is_empty else self.store.states(keys)
         missing = [key for key, before in known.items() if before is None]
@@ -405,9 +404,9 @@ class _Walk:
         self.stores.report(checking=f"keys of {where}", done=done, unit="keys")
 
     def _unheld(self, heap: KeyHeap) -> None:
-        """Return the queued keys whose URLs are nowhere.
+        """Drop, or in a dry run count, the queued keys whose URLs no node holds.
 
-        Raises LockedError if a node elsewhere began to work.
+        Raises LockedError if work has begun on a node of another machine.
         """
         with self._if_readable():
             hold_all(self.stores, self.nodes, self.sight.notes, heap)
@@ -415,7 +414,7 @@ class _Walk:
             return
         scans = [server.scan(*_ALL) for server in self.store.servers]
         for keys in unheld_keys(scans, heap):
-            # These were read before: none was sent by a node whose note is there now.
+            # Notes were read before the scan: a node at work meanwhile may have changed its URLs.
             if began := self.sight.began(self.stores):
                 again = " and ".join(f"`{HeldNotes.command(node)}`" for node in began)
                 raise LockedError(
@@ -423,7 +422,7 @@ class _Walk:
                     " then this again"
                 )
             if not self.report.reread:
-                # Before any key is dropped: killed between, what nothing holds is found once more.
+                # Before any key is dropped: after a kill in between, the next walk finds the same keys.
                 self.report.reread = list(self.nodes)
                 if self.write:
                     for home in self.nodes.values():

@@ -1,14 +1,14 @@
-"""Which keys should be known, and which URLs wait: what pages, queues and outlinks say, against the key tables.
+"""Keys that should be known, and URLs that wait: pages, queues and outlinks against the key tables.
 
-For each key that is queued some file holds its URL: a queue, an open take, a file that a task had begun to
-write, or a line of `outlinks` that is handed on past the key check and has not been taken in. If none does, the URL is
-lost without a word: links to it are dropped as known. The file `undecided` and other lines of `outlinks`
-hold nothing, since they are dropped if their keys are known.
+For each queued key some file holds the URL: a queue, an open take, an unfinished file of a task, or a line of
+`outlinks` that is handed on past the key check and has not been taken in. If no file holds the URL, the URL is lost
+without a word: links to the URL are dropped as known. The file `undecided` and other lines of `outlinks` hold no URL,
+since known URLs are dropped from both.
 
-The keys of a node on another machine are known by the note that `krake fsck --node NODE` left (`crawldir.heldnotes`).
+The keys of a node on another machine are known by the note of `krake fsck --node NODE` (`crawldir.heldnotes`).
 
-The other way round, a URL that waits and whose key is unknown is taken for new when the next link to it is found, and
-is fetched twice.
+The other way round, a waiting URL with an unknown key counts as new when the next link to the URL is found, and is
+fetched twice.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -44,13 +44,13 @@ _WITH_URLS = (
     NodeDirectory.handed_on,
     NodeDirectory.take,
 )
-"""Files next to a queue whose lines begin with a URL."""
+"""Files next to a queue with a URL at the beginning of each line."""
 _MOVED_IN = (
     *(NodeDirectory.adopted, NodeDirectory.adopted_handed_on),
     *(NodeDirectory.rehomed, NodeDirectory.rehomed_handed_on),
     NodeDirectory.put_back,
 )
-"""The same; before their move is decided they are copies of the queue, and are made again from it."""
+"""The same; before the decision of their move, these are copies of the queue, and are made again from the queue."""
 
 
 def page_states(
@@ -58,7 +58,7 @@ def page_states(
 ) -> Iterator[dict[KeyState, list[bytes]]]:
     """Yield the keys of a segment's pages by state, in pieces.
 
-    Keys of pages that were taken out are included: they stay known. Keys that were forgotten since are left out.
+    Keys of pages that were taken out are included: they stay known. Keys forgotten since then are left out.
     """
     reader = SegmentReader(stores.storage, path)
     for batch in reader.pages(["key", "time", "outcome", "retry_at"], with_dropped=True):
@@ -74,7 +74,7 @@ def page_states(
                 found.setdefault(KEY_STATE_OF_OUTCOME[Outcome(outcome)], []).append(key)
         yield found
     taken_out = sorted(reader.taken_out - reader.dropped)
-    # When they were captured is not known any more, but that it was not before the segment was begun.
+    # Their times are unknown, but no page was captured before the segment was begun.
     began_us = np.full(len(taken_out), microseconds_of(reader.manifest.started), np.int64)
     gone = forgotten.of_page(taken_out, began_us)
     yield {
@@ -85,9 +85,10 @@ def page_states(
 def queued_urls(stores: Stores, node: str) -> Iterator[tuple[str, list[bytes]]]:
     """Yield the URLs that a node's queue has made known.
 
-    URLs come in pieces, each with a file's name. The queue itself, URLs handed on, and those that an open intake has
-    decided on and sent. Not the file `undecided`, nor the end of `new`: if those were known, the next intake would drop
-    their URLs. A queue that has yet to be adopted, or has an open move, gives nothing: the next task inserts its keys.
+    URLs come in pieces, each with a file's name: the queue itself, handed-on URLs, and URLs that an open intake has
+    chosen and sent. The file `undecided` and the end of `new` are left out: if their keys were known, the next intake
+    would drop the URLs. A queue before its adoption, or with an open move, gives nothing: the next task inserts the
+    keys.
     """
     queue = Queue(stores.node_dir(node), node)
     if (
@@ -117,10 +118,10 @@ def urls_on_their_way(
 ) -> Iterator[list[bytes]]:
     """Yield URLs on their way to a node past the key check.
 
-    Other nodes, or this one, handed these URLs on, and the node has not taken them in.
+    Other nodes, or this node, handed these URLs on, and the node has not taken them in.
 
-    `taken_in`: None: what its queue on this machine says. Raises DamagedFileError: a finding of the segment, or of
-    injected seeds.
+    `taken_in`: None: from the queue on this machine. Raises DamagedFileError: a finding of the segment, or of injected
+    seeds.
     """
     taken_in = _taken_in(stores, node) if taken_in is None else taken_in
     sources, _ = waiting_sources(stores, node, taken_in, before=None, planned=[])
@@ -138,7 +139,7 @@ def _taken_in(stores: Stores, node: str) -> TakenIn:
 def held_keys(stores: Stores, node: str) -> Iterator[list[bytes]]:
     """Yield the keys of all URLs in a node's directory.
 
-    The directory may be in any state. Keys come in pieces. A URL that is processed according to `state` counts as gone,
+    The directory may be in any state. Keys come in pieces. A URL before the position in `state` counts as processed,
     unless a move is open or `state` cannot be trusted.
     """
     queue = Queue(stores.node_dir(node), node)
@@ -155,7 +156,7 @@ def held_keys(stores: Stores, node: str) -> Iterator[list[bytes]]:
             islice(file_lines(queue.files.data(number)), 0 if number else processed, None)
         ):
             yield keys_of(some)
-            if not ours:  # people wrote it, perhaps
+            if not ours:  # people may have written the file
                 yield keys_of(_canonical(some, longest))
     for name in _WITH_URLS + _MOVED_IN if is_moving else _WITH_URLS:
         yield from map(keys_of, _some(map(url_of_line, file_lines(queue.directory / name))))
@@ -165,7 +166,7 @@ def note_held(stores: Stores, node: str) -> HeldNote:
     """Write a note of the URLs that a node's directory holds.
 
     The note is for checks on other machines. The caller holds the node's lock. Raises LockedError while another process
-    of this machine does the same, StorageError.
+    of this machine writes the same note, StorageError.
     """
     with ExitStack() as stack:
         heap = KeyHeap(
@@ -185,7 +186,7 @@ def note_held(stores: Stores, node: str) -> HeldNote:
 def open_folder(stores: Stores, node: str) -> str:
     """Return the folder of a node's open take.
 
-    "": there is none, or it cannot be read.
+    "": there is no readable take.
     """
     take = Take.readable(stores.node_dir(node))
     return take.header.folder if take else ""
@@ -193,10 +194,10 @@ def open_folder(stores: Stores, node: str) -> str:
 
 @dataclass(frozen=True)
 class Sight:
-    """The known facts about the nodes of a crawl whose directories cannot be read here: see `look`.
+    """The known facts about nodes with unreadable directories: see `look`.
 
-    `notes`: of those that left one that still holds. `unknown`: of the others, what has to be done before it is known
-    what they hold, in words. `damaged`: notes that cannot be read, by node, in words; these are `unknown` too.
+    `notes`: valid notes of nodes. `unknown`: of other nodes, the step that has to come first, in words. `damaged`:
+    unreadable notes, by node, in words; these nodes are `unknown` too.
     """
 
     notes: dict[str, HeldNote] = field(default_factory=dict)
@@ -208,7 +209,7 @@ class Sight:
         return [f"node {node} {problem}" for node, problem in self.unknown.items()]
 
     def began(self, stores: Stores) -> list[str]:
-        """Return the nodes on which somebody began to work since.
+        """Return the nodes on which work has begun since the look.
 
         The read of the key tables does not cover these nodes.
         """
@@ -218,7 +219,7 @@ class Sight:
 def look(stores: Stores, nodes: Collection[str], heap: "KeyHeap | None" = None) -> Sight:
     """Find out what is known of nodes with URLs elsewhere.
 
-    `nodes`: those whose lock is held; `heap`: gets the keys that the others noted.
+    `nodes`: nodes with held locks; `heap`: gets the keys in the notes of the other nodes.
     """
     sight = Sight()
     for node in nodes_unseen(stores, nodes):
@@ -238,7 +239,7 @@ def look(stores: Stores, nodes: Collection[str], heap: "KeyHeap | None" = None) 
         except DamagedFileError as error:
             sight.damaged[node] = str(error)
         except PathNotFoundError:
-            note = None  # it was taken away meanwhile
+            note = None  # the note was taken away meanwhile
         sight.unknown[node] = _to_do(stores, node, note, damaged=node in sight.damaged)
     return sight
 
@@ -264,7 +265,7 @@ def hold_all(
 ) -> None:
     """Put the keys that nodes hold into a heap.
 
-    The nodes are `nodes` and the config's. URLs on their way to a node count too. Raises DamagedFileError, as
+    The nodes are `nodes` and the config's. URLs on their way to a node count too. Raises DamagedFileError as
     `urls_on_their_way` does.
     """
     for node in dict.fromkeys([*stores.config.servers, *nodes]):
@@ -279,10 +280,10 @@ def hold_all(
 def nodes_unseen(stores: Stores, nodes: Collection[str]) -> list[str]:
     """Return nodes that may hold URLs in unreadable directories.
 
-    These are elsewhere, at work, or gone.
+    These nodes are elsewhere, at work, or gone.
 
-    `nodes`: those whose lock is held. Where keys lie in files there is no other machine, so a node of which nothing is
-    here has not been used yet. One that left without being retired counts.
+    `nodes`: nodes with held locks. If keys lie in files there is no other machine, so a node without a directory has
+    not been used yet. A node that left without being retired counts.
     """
     unseen = [node for node in stores.config.servers if not _is_seen(stores, node, nodes)]
     return unseen + [node for node in nodes_left(stores) if node not in nodes]
@@ -306,5 +307,5 @@ def keys_of(urls: Iterable[bytes]) -> list[bytes]:
 def _canonical(lines: Iterable[bytes], max_length_chars: int) -> Iterator[bytes]:
     for line in lines:
         text = line.decode("utf-8", "surrogateescape").strip()
-        with suppress(UrlError):  # no one will crawl it
+        with suppress(UrlError):  # such a line is never crawled
             yield canonicalize(text, max_length_chars=max_length_chars).encode()

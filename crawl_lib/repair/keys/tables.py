@@ -1,6 +1,6 @@
-"""Key tables that are missing or broken, made again: empty, and marked, so that no task asks them.
+"""Missing or broken key tables, made again: empty, and marked, so that no task asks them.
 
-Tables that only lack the table of turns get that one.
+Tables that lack only the table of turns get that table.
 """
 
 from collections.abc import Callable
@@ -18,8 +18,8 @@ from crawl_lib.stores import Stores
 def make_tables(stores: Stores, *, full: bool, say: Callable[[str], None], dry_run: bool) -> None:
     """Make missing or unusable tables, and unreadable notes of places.
 
-    `full`: embedded tables are read to their end. What is broken is kept as `<file>.damaged-<time>`. A server that does
-    not answer, or refuses us, is left to people: it is a finding. Raises KeyStoreError.
+    `full`: embedded tables are read to their end. A broken file is kept as `<file>.damaged-<time>`. A server without an
+    answer, or that refuses us, is left to people, as a finding. Raises KeyStoreError.
     """
     with stores.key_servers() as store:
         problems = {server.name: why_broken(server, full=full) for server in store.servers}
@@ -27,11 +27,11 @@ def make_tables(stores: Stores, *, full: bool, say: Callable[[str], None], dry_r
         embedded = all(map(is_sqlite_server, problems))
         has_nodes = any(stores.node_dir(node).is_dir() for node in servers)
         if embedded and not has_nodes and not stores.crawl.segments():
-            return  # the first task makes them
+            return  # the first task makes the tables
         broken = [server for server in store.servers if problems[server.name]]
         if (
             broken and not dry_run and stores.config.order.keeps_keys
-        ):  # which has no keys to fill them with
+        ):  # a CrawlDb has no keys to fill in
             here = [
                 node for node in [*servers, *nodes_left(stores)] if stores.node_dir(node).is_dir()
             ]
@@ -45,9 +45,9 @@ def make_tables(stores: Stores, *, full: bool, say: Callable[[str], None], dry_r
         if not dry_run:
             for name in rewrite_notes(store.servers, store.replication):
                 say(f"{name}: the note of its place among the key servers was written again")
-        for (
-            server
-        ) in store.servers:  # last, since users who may not make tables can do without, on one node
+        for server in (
+            store.servers
+        ):  # last: on one node, users without the right to make tables can do without
             if server not in broken and _lacks_slots(server):
                 if not dry_run:
                     server.make_slots()

@@ -1,17 +1,17 @@
-"""A node's directory, with what its segments on the DFS know of it: what is damaged, and its repair, in one place.
+"""A node's directory, together with the node's segments on the DFS: all damage and its repair, in one place.
 
 1. The queue itself, by `frontier.check_queue` and `repair.queue.queue`.
-2. The open take. Where its file cannot be read and its segment is there, it is made again from the queue and the
-   segment; where there is none, its URLs are still in the queue and are fetched again.
+2. The open take. An unreadable file is made again from the queue and the segment of the take; without a segment, the
+   URLs are still in the queue and are fetched again.
 3. `_Node.damages`: `leftover`, the spool, data bases.
 
-A queue that is lost with its disk begins again, empty and with nothing taken in: every URL that was ever sent to the
-node is still in the folders it was sent in, and the keys of those that are only queued are dropped by the repair of the
-key tables. What only the disk held is gone: URLs that people put into the queue by hand.
+A queue that is lost with its disk begins again, empty and without sources taken in: every URL that was ever sent to the
+node is still in the folders of the senders, and the repair of the key tables drops queued keys without URLs. URLs that
+people put into the queue by hand are gone with the disk.
 
-Before all that, the node's note on the store, which says that it is settled, and the note of its keys are taken away.
-Each step may be done again, and the command may be stopped anywhere (`Stores.stop`). `--dry-run` does all of it to a
-copy, made of hard links: nothing is written in place.
+First of all, the node's note of being settled and the note of its keys are taken away from the store. Each step is
+repeatable, and the command may be stopped anywhere (`Stores.stop`). `--dry-run` works on a copy, made of hard links: no
+file is written in place.
 """
 
 import os
@@ -63,11 +63,11 @@ from crawl_lib.stores import Stores
 from crawl_lib.urlfiles import some_lines
 
 Cure = Callable[[str], None]
-"""Repairs one damage; given what is wrong."""
+"""Repairs a damage, given the problem."""
 
 
 def check_node(stores: Stores, home: NodeHome, *, full: bool = True) -> list[Finding]:
-    """Return what is wrong with a node's directory; nothing is changed."""
+    """Return the damage of a node's directory; nothing is changed."""
     node, directory = home.node, home.directory
     found = check_queue(directory, node, full=full, on_progress=stores.on_progress)
     findings = Findings("queue", "run `krake fsck --repair`")
@@ -91,10 +91,10 @@ def check_node(stores: Stores, home: NodeHome, *, full: bool = True) -> list[Fin
 
 
 def repair_node(stores: Stores, home: NodeHome, *, dry_run: bool = False) -> RepairReport:
-    """Repair a node's directory. `dry_run`: say what would be done.
+    """Repair a node's directory. `dry_run`: only say the steps.
 
-    Raises KeyTablesError where the key tables have to say what was crawled, and lack keys; StorageError; StoppedError
-    once `stores.stop` is set.
+    Raises KeyTablesError if the key tables have to say which pages were crawled, and lack keys; StorageError;
+    StoppedError once `stores.stop` is set.
     """
     stores.go_on()
     node, directory = home.node, home.directory
@@ -104,7 +104,7 @@ def repair_node(stores: Stores, home: NodeHome, *, dry_run: bool = False) -> Rep
             return _Node(stores, home).repair()
 
         def link(source: str, target: str) -> None:
-            """Link a file, or copy a data base, which changes in place."""
+            """Link a file, or copy a data base, whose content changes in place."""
             stores.go_on()
             (shutil.copyfile if ".sqlite" in source else os.link)(source, target)
 
@@ -128,8 +128,8 @@ def restart_node(
 ) -> RepairReport:
     """Begin an empty queue for a node that lost its disk.
 
-    Every URL that the node was sent is found again. A queue that was begun so may be begun again. Raises ConfigError if
-    a queue is there, LockedError naming the holder.
+    Every URL sent to the node is found again. A restarted queue may be restarted again. Raises ConfigError if a queue
+    is there, LockedError naming the holder.
     """
     directory = stores.node_dir(node)
     waited, lost = (
@@ -164,7 +164,7 @@ class QueueDamage(NamedTuple):
 
 
 class _Node:
-    """A node's directory. `report`: what its repair did."""
+    """A node's directory. `report`: the work of its repair."""
 
     def __init__(self, stores: Stores, home: NodeHome) -> None:
         self.stores, self.home, self.node, self.directory = stores, home, home.node, home.directory
@@ -183,14 +183,14 @@ class _Node:
         take = Take.open(self.directory) or (self._take_of_segment() if had_take else None)
         if (
             take is None and files.spool.exists() and had_take
-        ):  # it is kept: somebody may want to import its records
+        ):  # kept: somebody may want to import the records
             self._set_aside(files.spool, "has no take any more, and what it holds is fetched again")
         for damage in self.stores.until_stopped([*self.damages(take, full=True)]):
             damage.cure(damage.problem)
         return self.report
 
     def damages(self, take: Take | None, *, full: bool) -> Iterator[QueueDamage]:
-        """Yield what is damaged."""
+        """Yield the damage of the directory."""
         files = self.files
         hosts = host_store_file(self.directory)
         if hosts.exists() and (problem := sqlite_problem(hosts, HOSTS_TABLES)):
@@ -216,7 +216,7 @@ class _Node:
                 str(error),
                 partial(self._leftover, take, segment),
             )
-        # Once the segment is there the spool is not read any more.
+        # Once the segment exists, nobody reads the spool any more.
         if not self.stores.crawl.segment(take.header.folder, self.node).exists():
             yield from self._spool_damages(take, full=full)
 
@@ -239,9 +239,9 @@ class _Node:
             yield self._made_damage(files.spool_segment, problem)
 
     def _made_damage(self, path: Path, problem: str) -> QueueDamage:
-        """Describe damage of a spool's file that is made again.
+        """Describe the damage of a spool's file that the next task makes again.
 
-        The file is deleted first.
+        The cure deletes the file.
         """
         return QueueDamage("spool_damaged", path, problem, partial(self._delete_made, path))
 
@@ -259,8 +259,8 @@ class _Node:
     def _crawled(self, keys: Sequence[bytes]) -> set[bytes]:
         """Return which keys the tables call crawled or gone.
 
-        No key is returned where the tables cannot be asked. Raises KeyTablesError. A crawl with a CrawlDb returns none,
-        since its tables say nothing.
+        If the tables do not answer, no key is returned. Raises KeyTablesError. A crawl with a CrawlDb returns no keys,
+        since its tables have none.
         """
         if not self.stores.config.order.keeps_keys:
             return set()
@@ -300,7 +300,7 @@ class _Node:
     def _take_of_segment(self) -> Take | None:
         """Return the take of this node's newest segment.
 
-        None: the queue has moved on. The URLs of the take are the next ones of the queue.
+        None: the queue has moved on. The URLs of the take are the next URLs of the queue.
         """
         segment = next(self._segments(self.stores.crawl.folders()[::-1]), None)
         if segment is None:
@@ -310,7 +310,7 @@ class _Node:
         is_past = record.last_move == f"take-{manifest.take_id}" or int(record.took or 0) >= int(
             manifest.folder
         )
-        if is_past or not len(rows):  # failures that pass are in the queue again
+        if is_past or not len(rows):  # passing failures are in the queue again
             return None
         urls = (url for url, _ in self.stores.until_stopped(self.queue.lines(self.report.state)))
         taken, left = bytearray(), len(rows)
@@ -326,7 +326,7 @@ class _Node:
         self._say(
             f"take {manifest.take_id}: made again from the queue and its segment {segment.path}"
         )
-        delete_durable(self.files.leftover)  # it has the positions of the old one
+        delete_durable(self.files.leftover)  # with positions in the old take
         header = TakeHeader(
             manifest.take_id,
             manifest.run_id,
@@ -358,7 +358,7 @@ class _Node:
     # Spools
 
     def _delete_made(self, path: Path, problem: str) -> None:
-        """Delete what the next task makes again."""
+        """Delete a file or folder that the next task makes again."""
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:
@@ -373,12 +373,12 @@ class _Node:
         """
         if self.files.spool_segment.exists():
             self._delete_made(self.files.spool_segment, "was made of a damaged part")
-        # Fetching is not over any more: what these parts held is looked for again.
+        # Fetching is not over any more: URLs of these parts are looked for again.
         delete_durable(self.files.leftover)
         reached("repair.queue.leftover")
         others = Spool(self.files.spool, part.stem.name.rpartition("-")[0]).parts()
         again = part.warc.exists() and all(other.is_closed for other in others)
-        delete_durable(part.path(Part.CLOSED_SUFFIX))  # first: it says that the rows are whole
+        delete_durable(part.path(Part.CLOSED_SUFFIX))  # first: the mark says that the rows are whole
         reached("repair.queue.reopened")
         if not again:
             delete_durable(part.path(Part.SEALED_SUFFIX))
@@ -408,7 +408,7 @@ class _Node:
         """
         self._set_base_aside(path, problem)
         with HostStore(path.parent) as hosts:
-            hosts.begin()  # and no end: the next task finds an unclean stop
+            hosts.begin()  # without an end: the next task finds an unclean stop
 
     def _count_hosts(self, problem: str) -> None:
         """Count URLs by host again, from segments and queue.
@@ -423,7 +423,7 @@ class _Node:
             ):
                 final = batch.filter(
                     batch.column(1).is_null()
-                )  # the others wait in the queue, or have come again
+                )  # other URLs wait in the queue, or have come again
                 counts.update(
                     host_of_line(str(url).encode()) for url in final.column(0).to_pylist()
                 )

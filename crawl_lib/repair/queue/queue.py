@@ -1,11 +1,11 @@
-"""`krake fsck --repair`: a queue that contradicts itself is read line by line, and what can be read is written again.
+"""`krake fsck --repair`: a contradictory queue is read line by line, and all readable lines are written again.
 
-Never loses a URL; may fetch some again. All that waits becomes one data file, whatever of it was damaged: data files,
-what a move that cannot be read left half done, what an intake that cannot go on had decided. One move puts it in place,
-like an adoption's: killed before it, nothing has changed but the note of what is gone. The next intake adopts the
-queue: it refuses what is no URL, drops repeats, hands on what other nodes own, and inserts the keys.
+No URL is lost; some may be fetched again. All waiting URLs become one data file, whatever was damaged: data files, the
+half-done files of an unreadable move, the chosen URLs of an intake that cannot go on. One move puts the file in place,
+as in an adoption: a kill before the move has changed nothing but the note of lost URLs. The next intake adopts the
+queue: it refuses lines without a URL, drops repeats, hands on URLs of other nodes, and inserts the keys.
 
-The repair of parts that depend on segments (an open take whose segment is there, a spool, host counts) is in
+The repair of parts that depend on segments (an open take with a segment, a spool, host counts) is in
 `repair.queue.node`.
 """
 
@@ -63,8 +63,8 @@ _OF_INTAKES = (
 def aside(path: Path, data: bytes | None = None) -> Path:
     """Return a path for setting a file, or part of it, aside.
 
-    The names are `<name>.broken`, `<name>.broken-2` and so on. `data`: the part. A file that was set aside earlier
-    stays; a killed repair finds the file with its data.
+    The names are `<name>.broken`, `<name>.broken-2` and so on. `data`: the part. A file set aside earlier stays; a
+    killed repair finds the file with its data.
     """
     names = chain([""], (f"-{number}" for number in count(2)))
     places = (path.with_name(f"{path.name}{BROKEN}{name}") for name in names)
@@ -93,10 +93,10 @@ def repair_queue(
 ) -> RepairReport:
     """Repair a node's queue.
 
-    `crawled`: returns which keys are known as crawled or gone. `again`: what the node had taken in, as far as others
-    know; used if its record is unreadable. Where `state` does not fit file 0, the record or the key tables say how many
-    of its URLs have been processed. Raises StoppedError once `stop` is set; a stopped repair is run again, like a
-    killed one.
+    `crawled`: returns which keys are known as crawled or gone. `again`: the sources that the node had taken in, by the
+    knowledge of others; used if the record is unreadable. If `state` does not fit file 0, the record or the key tables
+    say how many URLs of the file have been processed. Raises StoppedError once `stop` is set; a stopped repair is run
+    again, like a killed repair.
     """
     go_on(stop)
     repair = _Repair(home, stop)
@@ -105,7 +105,7 @@ def repair_queue(
 
 
 class _Repair:
-    """The repair of one queue. `in_move`: a move that cannot be read may have been half done."""
+    """The repair of one queue. `in_move`: an unreadable move may have been half done."""
 
     def __init__(self, home: NodeHome, stop: Event | None) -> None:
         self.home, self.queue, self.files, self.stop = home, home.queue, home.files, stop
@@ -131,7 +131,7 @@ class _Repair:
         try:
             self.home.lost.count()
         except DamagedFileError as error:
-            report.lost += 1  # it says that there are some
+            report.lost += 1  # the file says that URLs are lost
             self._say(str(error))
         if report.lost:
             self.home.counts.begin_groups()
@@ -143,8 +143,8 @@ class _Repair:
             ]
             self.deletes += [NodeDirectory.adopted_scope, NodeDirectory.new_hosts]
         change = Change(
-            move_id=self.record.last_move,  # it says whether an open take is over
-            state=State(0, (1,)),  # whatever there is goes
+            move_id=self.record.last_move,  # tells whether an open take is over
+            state=State(0, (1,)),  # all present files go
             record=self.record.taking_in_again() if self.files.lost.exists() else self.record,
             ours=False,
             appended=(NodeDirectory.rescued, count),
@@ -163,7 +163,7 @@ class _Repair:
     def _set_aside(self, name: str) -> None:
         """Set a file aside in the move, if it exists.
 
-        It is not read any more.
+        The file is not read any more.
         """
         if (self.queue.directory / name).exists():
             self.renames.append((name, aside(self.queue.directory / name).name))
@@ -179,7 +179,7 @@ class _Repair:
         try:
             move = Move.read(self.queue.directory)
             if move and move.counts_hosts and self.home.counts.problem():
-                # It cannot add to them. They are counted again afterwards, with the URLs that it brings.
+                # The move cannot add to damaged counts. Later all URLs are counted again, with those of the move.
                 write_durable(self.files.move, replace(move, counts_hosts="").to_bytes())
             if self.queue.finish_open_move():
                 self._say("move: carried out")
@@ -198,7 +198,7 @@ class _Repair:
             self._set_aside(NodeDirectory.record)
             self.record = Record(again=again())
 
-    # URLs that wait
+    # Waiting URLs
 
     def _all(self, crawled: Crawled) -> Pairs:
         """Yield every readable URL with its meta, in the queue's order."""
@@ -255,7 +255,7 @@ class _Repair:
     def _place(self, number: int) -> int:
         """Return a data file's original number.
 
-        A file under another number is recognised by its size.
+        The size identifies a file under another number.
         """
         sizes, size = self.record.sizes, self.files.data(number).stat().st_size
         return sizes.index(size) if number >= len(sizes) and size in sizes else number
@@ -263,7 +263,7 @@ class _Repair:
     def _count_lost(self, there: int, gone: int) -> None:
         """Count the URLs that data files have lost.
 
-        Files that people have changed since do not count.
+        Files changed by people since then do not count.
         """
         try:
             state = self.queue.unchecked_state()
@@ -281,8 +281,8 @@ class _Repair:
     def _processed(self, number: int, count: int) -> int | None:
         """Return how many URLs of the first file are done.
 
-        `state` says so, or else the record. None: neither can. After an unfinished move the file may be another one,
-        unless all sizes are the earlier ones.
+        `state` answers, or else the record. None: neither can. After an unfinished move the file may be another file,
+        unless all sizes are the earlier sizes.
         """
         record, path = self.record, self.files.data(number)
         sizes = tuple(
@@ -309,8 +309,8 @@ class _Repair:
     def _not_crawled(self, number: int, lines: Pairs, crawled: Crawled) -> Pairs:
         """Yield URLs that are not known as crawled, or were listed.
 
-        A list's meta counts even if it is not trusted. URLs that takes passed over or put back are between the others,
-        and once more at the queue's end: adoption drops repeats.
+        A list's meta counts even if untrusted. URLs that takes passed over or put back are between the others, and once
+        more at the queue's end: adoption drops repeats.
         """
         done, metas = 0, chain(file_lines(self.files.meta(number)), repeat(b""))
         for some in some_lines(lines, ASKED):
@@ -327,8 +327,8 @@ class _Repair:
     def _intake(self) -> Pairs:
         """Yield the URLs of an intake whose journal is unusable.
 
-        The journal cannot be read, is missing, or contradicts its files. These URLs are in no queue yet, and their keys
-        may be known. Undecided lines, and lines that the intake had not reached, are read again from their sources.
+        The journal is unreadable, missing, or contradicts its files. These URLs are in no queue yet, and their keys may
+        be known. Undecided lines, and lines before their intake, are read again from their sources.
         """
         directory, new = self.queue.directory, self.files.new
         try:
@@ -352,7 +352,7 @@ class _Repair:
                     yield split_line(line[:-1])[:2]
         if journal is not None and (
             new.exists() or not self.in_move
-        ):  # else a data file has become of `new`
+        ):  # otherwise `new` has become a data file
             decided = {NodeDirectory.new, NodeDirectory.new_claim} & damaged.keys()
             self.report.lost += max(journal.new_count - count, bool(decided))
 
@@ -382,7 +382,7 @@ class _Repair:
     def _keep_scope(self) -> None:
         """Restore a damaged list of adopted URLs' hosts.
 
-        It gets the readable hosts, and those of bare URLs in the queue. URLs without meta were put there by people, or
+        The list gets the readable hosts, and hosts of bare URLs in the queue. URLs without meta came from people, or
         were seeds: their hosts are in the scope by right.
         """
         path, directory = self.files.scope_added, self.queue.directory
@@ -425,7 +425,7 @@ class _Repair:
             )
             self._say(f"take {take.take_id}: now begins at the queue's position")
         except DamagedFileError as error:
-            # Its URLs are still in the queue: nothing moves before a take is committed.
+            # The URLs are still in the queue: nothing moves before a take is committed.
             place = aside(self.files.take)
             self._say(f"take: {error}; it was set aside as {place.name}")
             rename_durable(self.files.take, place)
@@ -434,7 +434,7 @@ class _Repair:
 def _raw_lines(path: Path) -> Iterator[bytes]:
     """Yield the lines of a file with newlines.
 
-    A missing file has none.
+    A missing file has no lines.
     """
     if path.exists():
         with path.open("rb") as file:
@@ -446,7 +446,7 @@ def _pairs(path: Path, meta: Path | None, *, ends: bool = False) -> Pairs:
 
     A URL without usable meta is bare.
 
-    `ends`: people wrote the last line, perhaps, and its end is whole.
+    `ends`: people may have written the last line, and its end is whole.
     """
     metas = chain(_raw_lines(meta) if meta else (), repeat(b""))
     for url, line in zip(_raw_lines(path), metas, strict=False):

@@ -1,8 +1,8 @@
-"""Good groups of records in the WARC files of a damaged segment, and what is known of the others.
+"""Whole groups of records in the WARC files of a damaged segment, and the known facts of all other groups.
 
-A body may hold whole gzip members with records of other pages, and damage may bare these members. Behind damage a
-record counts if it carries the random id of its file, which no server knows. In files of older versions, which have no
-ids, a group counts if a table names its main record by file, byte and URL. Without damage the WARC is the log.
+A body may hold whole gzip members with records of other pages, and damage may bare these members. After damage a record
+counts if it has the random id of its file, which no server knows. Files of older versions have no ids: there a group
+counts if a table names its main record by file, byte and URL. Without damage the WARC is the log.
 """
 
 import re
@@ -33,11 +33,11 @@ from crawl_lib.warc import (
 ROBOTS_PATH = "/robots.txt"
 _RECORD_ID = re.compile("<urn:uuid:[0-9a-f-]{36}>")
 LONGEST_URL = 1 << 16
-"""In characters: no crawl lets one be longer, whatever its config says now."""
+"""The most characters of a URL: no crawl allows more, whatever the present config says."""
 
 
 class RecordPiece(NamedTuple):
-    """Bytes of a WARC file that may be kept. `key`: of the URL of a whole response whose metadata record is lost."""
+    """Bytes of a WARC file to keep. `key`: the URL's key of a whole response without a metadata record."""
 
     offset: int
     end: int
@@ -46,13 +46,13 @@ class RecordPiece(NamedTuple):
 
 @dataclass
 class Gleaner:
-    """Reads the WARC files of a segment, one after the other; then says what they hold.
+    """Reads the WARC files of a segment, one after the other; then has the content.
 
-    `pieces`: what may be kept of each file, in file order. `keys`, `positions`: of the pages whose groups are whole.
-    `lone`: URLs of responses without a metadata record, by key; `unfetched`: those whose groups are broken, as far as
-    they are known. `damage`: places that are not kept, by reason. `info`: fields of the first warcinfo record.
-    `file_ids`: the id that the records of a file carry, by file; at first as the manifest names them. `headless`: files
-    whose own warcinfo record is lost. `is_named`: tells whether a table names a record, by file, byte and URL.
+    `pieces`: the parts to keep of each file, in file order. `keys`, `positions`: pages with whole groups. `lone`: URLs
+    of responses without a metadata record, by key; `unfetched`: known URLs of broken groups. `damage`: counts of places
+    left out, by reason. `info`: fields of the first warcinfo record. `file_ids`: the id in the records of a file, by
+    file; at first from the manifest. `headless`: files without their warcinfo record. `is_named`: tells whether a table
+    names a record, by file, byte and URL.
     """
 
     work: Work
@@ -105,7 +105,7 @@ class Gleaner:
     def _warcinfo(self, record: WarcRecord) -> list[WarcRecord]:
         """Check a warcinfo record.
 
-        Returns the record, or nothing where it belongs to another file.
+        Returns the record, or an empty list if the record belongs to another file.
         """
         if record.offset in self._doubtful:
             self.damage[NOT_OWN] += 1
@@ -116,7 +116,7 @@ class Gleaner:
     def _add(
         self, pieces: list[RecordPiece], held: list[WarcRecord], record: WarcRecord
     ) -> list[WarcRecord]:
-        """Add a record to the group `held`; return what is held now."""
+        """Add a record to the group `held`; return the new group."""
         if record.type == "metadata":
             self._group(pieces, held, record)
             return []
@@ -131,7 +131,7 @@ class Gleaner:
     def _proves(self, name: str, record: WarcRecord, file_id: FileId) -> bool:
         """Return whether a table names a record.
 
-        The file's id is learnt from such a record.
+        Such a record also gives the file's id.
         """
         if record.type == "request" or not self.is_named(name, record):
             return False
@@ -143,12 +143,12 @@ class Gleaner:
     ) -> None:
         """Take a metadata record and the records before it.
 
-        They are a complete group, or parts of broken ones.
+        These are a complete group, or parts of broken groups.
         """
         response_id = metadata.headers.get("warc-concurrent-to", "")
         ours = [record for record in held if _response_id(record) == response_id]
         self._broken(pieces, [record for record in held if _response_id(record) != response_id])
-        # Only the response knows its random id: what names that id is of the same group.
+        # Only the response knows its random id: a record with this id is of the same group.
         main = next((record for record in ours if record.is_answer), metadata)
         if main.offset in self._doubtful:
             self.damage[NOT_OWN] += 1
@@ -172,7 +172,7 @@ class Gleaner:
         _keep(pieces, *ours, metadata)
 
     def _broken(self, pieces: list[RecordPiece], records: list[WarcRecord]) -> list[WarcRecord]:
-        """Note records whose metadata record is lost; returns no record."""
+        """Note records without their metadata record; return an empty group."""
         doubtful = [record for record in records if record.offset in self._doubtful]
         self.damage[NOT_OWN] += len(doubtful)
         records = [record for record in records if record not in doubtful]
@@ -198,7 +198,7 @@ class Gleaner:
 
 
 def _keep(pieces: list[RecordPiece], *records: WarcRecord) -> None:
-    """Note records that are kept; adjacent records are one piece."""
+    """Note records to keep; adjacent records are one piece."""
     for record in records:
         start, end = record.offset, record.offset + record.length
         if pieces and pieces[-1].end == start and pieces[-1].key is None:
@@ -211,7 +211,7 @@ def _response_id(record: WarcRecord) -> str | None:
 
 
 def is_robots(url: str) -> bool:
-    """Return whether a URL is that of a robots.txt.
+    """Return whether a URL is the address of a robots.txt.
 
     Captures of robots.txt are no pages.
     """
@@ -221,7 +221,7 @@ def is_robots(url: str) -> bool:
 def fetched_of(record: WarcRecord, url: str) -> Fetched:
     """Decode a response record without metadata as a fetch.
 
-    Raises KeyError or ValueError where the record is not HTTP, or undated.
+    Raises KeyError or ValueError if the record is not HTTP, or undated.
     """
     head, body = split_head(record.block)
     status = parse_head(head).status

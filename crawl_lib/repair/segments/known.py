@@ -1,7 +1,7 @@
-"""What the files of a damaged segment say besides its records, and the small files of its folder, and an open take;
-and the pages that a salvage could not bring back: their list in the segment, and crawling them again.
+"""Facts about a damaged segment besides its records: from other files of the segment, its folder, and an open take;
+and the pages that a salvage could not bring back: their list in the segment, and the new crawl of these pages.
 
-Each of them may be damaged too, so each answer says what is best known.
+Each source may be damaged too, so each answer is the best known.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ from crawl_lib.version import VERSION
 from crawl_lib.warc import WarcRecord, safe_uri, utc_text
 
 LOST_NAME = "lost.tsv"
-"""URLs of pages that were lost, as lines of `outlinks`, handed on past the key check."""
+"""URLs of lost pages, as lines of `outlinks`, handed on past the key check."""
 OUTCOMES = frozenset(Outcome)
 OLD_COLUMNS = (
     "key",
@@ -67,7 +67,7 @@ class Known:
 
     @cached_property
     def manifest(self) -> Manifest | None:
-        """The old manifest, if it can be used."""
+        """The old manifest, if usable."""
         with suppress(DamagedFileError, PathNotFoundError):
             manifest = SegmentReader(self.storage, self.path).manifest
             if (manifest.folder, manifest.node) == (self.name.folder, self.name.node):
@@ -87,20 +87,20 @@ class Known:
 
     @cached_property
     def index(self) -> dict[str, Any]:
-        """The folder's index, if it can be read."""
+        """The folder's index, if readable."""
         return readable_json(self.storage, f"{self.folder_path}/{FileName.INDEX}")
 
     @cached_property
     def nodes(self) -> tuple[str, ...]:
-        """The nodes that own what was found."""
+        """The nodes that own the found URLs."""
         servers = self.stores.config.servers
         return self.iteration.nodes if self.name.node in servers else servers
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """Counts of its take.
+        """Counts of the segment's take.
 
-        They come from the manifest, or else from the index and the other nodes' manifests.
+        The counts come from the manifest, or else from the index and the other nodes' manifests.
         """
         names = ("taken", "deferred", "dropped", "passed_over")
         if self.manifest is not None:
@@ -130,7 +130,7 @@ class Known:
     def info(self, said: dict[str, str]) -> WarcInfo:
         """Return the facts about the crawl for new WARC files.
 
-        `said`: those of an old file.
+        `said`: the facts of an old file.
         """
         return WarcInfo(
             krake_version=VERSION,
@@ -147,21 +147,21 @@ class Known:
         return set()
 
     def pending(self) -> list[str]:
-        """Return lists of dropped pages that the manifest does not include."""
+        """Return the lists of dropped pages that the manifest lacks."""
         listed = {entry["name"] for entry in self.manifest.files} if self.manifest else set()
         return [
             name for name in DroppedLists(self.storage, self.path).names() if name not in listed
         ]
 
     def facts(self, info: WarcInfo) -> Manifest:
-        """Return the manifest, or the facts for a new one."""
+        """Return the manifest, or the facts for a new manifest."""
         if self.manifest is not None:
             return self.manifest
         take_id, began = (
             f"salvaged-{self.name.folder}-{self.name.node}",
             utc_text(int(self.name.folder)),
         )
-        if self.take is not None:  # its task has to find its own segment
+        if self.take is not None:  # the task of the take has to find this segment
             take_id = self.take.take_id
         return Manifest(
             take_id=take_id,
@@ -180,7 +180,7 @@ class Known:
 
     @cached_property
     def places(self) -> frozenset[bytes]:
-        """Digests of the places of records that `pages` or index name.
+        """Digests of the places of records in `pages` or the index.
 
         Unreadable rows and lines are left out.
         """
@@ -207,8 +207,8 @@ class Known:
     def rows(self) -> Iterator[tuple[QueuedUrl, dict[str, Any]]]:
         """Yield readable rows of `pages`, then URLs of the index.
 
-        If `pages` is whole, the index is not read. A row whose URL is not that of its key, or whose outcome is none,
-        was changed: it is left out.
+        If `pages` is whole, the index is not read. A row with a URL of another key, or without a valid outcome, was
+        changed, and is left out.
         """
         with suppress(KrakeError, OSError, ValueError, KeyError, AttributeError):
             for batch in SegmentReader(self.storage, self.path).pages(
@@ -235,9 +235,9 @@ class Known:
     def outlinks(self) -> Iterator[tuple[str, QueuedUrl, str]]:
         """Yield the readable lines of `outlinks`, in order.
 
-        These are the lines before the damage in each owner's part. A line: the owner, the URL and its flags. If no
-        manifest says the owner, it is the host's. A malformed URL is left out: of a part that was compressed at once,
-        damage shows only at its end.
+        These are the lines before the damage in each owner's part. A line: the owner, the URL and its flags. Without
+        an owner in a manifest, the owner is the host's. A malformed URL is left out: in a part that was compressed as a
+        whole, damage shows only at the end.
         """
         where, owners = f"{self.path}/{OUTLINKS_NAME}", Owners(self.nodes)
         local = self.stores.config.frontier.routing == "local" and self.name.node in self.nodes
@@ -274,8 +274,8 @@ def read_lost(stores: Stores, name: SegmentRef) -> list[QueuedUrl]:
 def lost_and_not_queued(stores: Stores, name: SegmentRef) -> list[QueuedUrl]:
     """Return lost URLs that were neither queued again nor crawled.
 
-    If the file that queues them again is damaged, all are returned. A crawl with a CrawlDb has none: they are visited
-    again in any case.
+    If the file that queues these URLs again is damaged, all are returned. A crawl with a CrawlDb has no such URLs: they
+    are visited again in any case.
     """
     lost = {key_of(queued.url): queued for queued in read_lost(stores, name)}
     if not lost or not stores.config.order.keeps_keys:
@@ -298,8 +298,8 @@ def lost_and_not_queued(stores: Stores, name: SegmentRef) -> list[QueuedUrl]:
 def requeue_urls(stores: Stores, name: SegmentRef, urls: Sequence[QueuedUrl]) -> None:
     """Hand lost URLs of a segment to their owners.
 
-    They pass the key check, and their hosts do not become seeds. Their keys go before: while the key tables call the
-    URLs crawled, a node that takes in everything again drops them. The same URLs again change nothing. Raises
+    The URLs pass the key check, and their hosts do not become seeds. Their keys go first: while the key tables call the
+    URLs crawled, a node that takes in everything again drops the URLs. The same URLs again change nothing. Raises
     KeyStoreError, StorageError.
     """
     with stores.key_servers() as store:

@@ -1,7 +1,7 @@
-"""Visits that found a page as it was, and the full captures that have their bodies, mostly in other segments.
+"""Visits that found a page unchanged, and the full captures with their bodies, mostly in other segments.
 
-Who deletes a folder takes the bodies of later visits away: `krake segment list` says beforehand how many, and `krake
-fsck` counts them afterwards. A page that is dropped is dropped with all its visits.
+The deletion of a folder takes the bodies of later visits away: `krake segment list` says beforehand how many, and
+`krake fsck` counts these visits afterwards. A dropped page is dropped with all its visits.
 """
 
 from collections import defaultdict
@@ -45,7 +45,7 @@ def bodies_needed(stores: Stores) -> dict[str, Keys]:
 def check_revisits(stores: Stores) -> list[Finding]:
     """Count pages whose visits lack a body, by segment.
 
-    The segment is the one that should have the body. Raises as `bodies_needed` does.
+    The segment is the place where the body should be. Raises as `bodies_needed` does.
     """
     findings = Findings("segment", _REPAIR)
     for name, keys in sorted(bodies_needed(stores).items()):

@@ -1,16 +1,15 @@
 """`krake fsck --repair`: a damaged segment is made again from its WARC files, which are the log.
 
-How data flows: `glean` finds the whole groups in each WARC file. They are copied, byte for byte, into the scratch
-directory, as a spool with open parts, the state that a kill leaves; so the crawl's own recovery makes tables, index and
-outlinks from them. URLs that were found stay found, whatever became of their pages: what can be read of the old
-`outlinks` comes first, in its order, so that an intake that was half-way through it finds its place. What the manifest
-says of the segment is kept where it can be read, else put together from `iteration.json`, the folder's index and the
-records.
+How data flows: `glean` finds the whole groups in each WARC file. The groups are copied, byte for byte, into the scratch
+directory, as a spool with open parts, in the state after a kill; the crawl's own recovery then makes tables, index and
+outlinks. Found URLs stay found, whatever became of their pages: the readable lines of the old `outlinks` come first, in
+order, so that a half-done intake of the file finds its place. The content of a readable manifest is kept; otherwise the
+manifest is put together from `iteration.json`, the folder's index and the records.
 
-A response whose metadata record is lost is kept too, with a new one (its row in the old `pages` says the rest). The
-URLs of pages that are lost, as far as the old tables or broken groups name them, are written to `lost.tsv` in the new
-segment. Submissions in real time are copied, if their table can be read to its end. `swap` puts the new segment in
-place; the damaged one stays next to it as `.damaged-<node>-<time>`.
+A response without its metadata record is kept too, with a new metadata record (the rest comes from the row in the old
+`pages`). The URLs of lost pages, as far as the old tables or broken groups name the URLs, are written to `lost.tsv` in
+the new segment. Submissions in real time are copied if their table is readable to its end. `swap` puts the new segment
+in place; the damaged segment stays next to it as `.damaged-<node>-<time>`.
 """
 
 import shutil
@@ -56,9 +55,9 @@ _ROWS = 10_000
 class SalvageReport:
     """The findings and the work of a salvage.
 
-    `pages`: those that are kept; `without_metadata`: those of them whose metadata record is lost. `damage`: places of
-    the WARC files that are not kept, by reason. `lost`: how many pages are lost; `lost_urls`: of those whose URLs are
-    known. `aside`: where the damaged segment is kept, "" in a dry run.
+    `pages`: the number of kept pages; `without_metadata`: kept pages without their metadata record. `damage`: places of
+    the WARC files left out, by reason. `lost`: the number of lost pages; `lost_urls`: their known URLs. `aside`: the
+    place of the damaged segment, "" in a dry run.
     """
 
     pages: int = 0
@@ -79,9 +78,9 @@ def salvage_segment(
 ) -> SalvageReport:
     """Make a segment again in which `check_segment` found an error.
 
-    `planned`: told what is kept and lost before anything is written; `dry_run`: that is all. The caller holds the
-    node's lock where it can, and has carried out open swaps. Raises PathNotFoundError (no such segment),
-    DamagedFileError (the folder's `iteration.json` or scope), StorageError.
+    `planned`: gets the report before anything is written; `dry_run`: stops there. The caller holds the node's lock if
+    the node is here, and has carried out open swaps. Raises PathNotFoundError (no such segment), DamagedFileError (the
+    folder's `iteration.json` or scope), StorageError.
     """
     report = SalvageReport()
     salvage = _Salvage(stores, name, report, clock)
@@ -93,7 +92,7 @@ def salvage_segment(
 
 
 class _Salvage:
-    """The kept and the lost parts of a segment; `carry_out` then does it."""
+    """The kept and the lost parts of a segment; `carry_out` then makes the segment."""
 
     def __init__(
         self, stores: Stores, name: SegmentRef, report: SalvageReport, clock: Callable[[], float]
@@ -126,8 +125,8 @@ class _Salvage:
     def _lost(self) -> list[QueuedUrl]:
         """Return the URLs of lost pages, in order.
 
-        Old rows decide which responses without metadata are kept. A failure that passes is not lost with its record:
-        its URL is in the queue again, and counts as deferred.
+        Old rows decide which responses without metadata are kept. A passing failure is not lost with its record: the
+        URL is in the queue again, and counts as deferred.
         """
         found, lost = self.found, dict(self.found.unfetched)
         for queued, row in self.known.rows():
@@ -160,7 +159,7 @@ class _Salvage:
         return sorted(lost.values(), key=lambda queued: queued.url)
 
     def carry_out(self, room: Path) -> None:
-        """Copy what is kept, make the tables again, swap.
+        """Copy the kept parts, make the tables again, swap.
 
         `room`: an empty folder.
         """
@@ -190,7 +189,7 @@ class _Salvage:
         self.report.aside = self.stores.crawl.at(self.name.folder, aside)
 
     def _submissions(self, spool: Path) -> list[Path]:
-        """Copy the table of submissions, if it is readable to its end."""
+        """Copy the table of submissions, if readable to its end."""
         where, target = (
             f"{self.path}/{Manifest.SUBMISSIONS_NAME}",
             spool / Manifest.SUBMISSIONS_NAME,
@@ -236,7 +235,7 @@ class _Salvage:
                     handler.handle_all([(taken, fetched, position)])
 
     def _metadata(self, name: str, piece: RecordPiece, taken: TakenUrl) -> bytes:
-        """Make a metadata record for a response that lost its own."""
+        """Make a metadata record for a response without its own."""
         record = SegmentReader(self.storage, self.path).read_record(
             name, piece.offset, piece.end - piece.offset
         )

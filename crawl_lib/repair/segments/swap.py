@@ -1,15 +1,15 @@
-"""Putting a segment that was made again in the place of the old one.
+"""Putting a repaired segment in the place of the old segment.
 
 A folder cannot be replaced in one step, so the decision is a file, `<folder>/.swap-<node>.json`, written when the new
-segment is whole on the store, under a hidden name; its effects may be carried out twice:
+segment is whole on the store, under a hidden name. Its steps may be carried out twice:
 
 1. the old segment is renamed to a hidden name (`repair.swap.aside`);
-2. the new one takes its place (`repair.swap.placed`);
-3. the old one is deleted, unless it is to be kept; the folder's index is written again (`repair.swap.indexed`), since
-   other parts of `outlinks` may lie elsewhere now; then the decision is deleted.
+2. the new segment takes the place (`repair.swap.placed`);
+3. the old segment is deleted, unless it is to be kept; the folder's index is written again (`repair.swap.indexed`),
+   since other parts of `outlinks` may lie elsewhere now; then the decision is deleted.
 
-After a kill between any two, `finish_swaps` goes on: each repair tool calls it first. Between 1 and 2 there is no
-segment; a crawl task of it refuses to make another one while the decision is there.
+After a kill between two steps, `finish_swaps` goes on: each repair tool calls this function first. Between 1 and 2
+there is no segment; meanwhile the decision makes a crawl task of the segment refuse to make another segment.
 """
 
 import re
@@ -27,7 +27,7 @@ from crawl_lib.segment import HiddenFolder, Manifest, check_segment
 from crawl_lib.stores import Stores
 
 COMPACTED_PREFIX = ".compacted-"
-"""The prefix of an old segment that is deleted; one that is kept has `DAMAGED_PREFIX`."""
+"""The prefix of an old segment that is deleted; a kept segment has `DAMAGED_PREFIX`."""
 _SWAP = re.compile(rf"{re.escape(FileName.SWAP_PREFIX)}(.+){re.escape(FileName.SWAP_SUFFIX)}")
 _ASIDE = re.compile(
     rf"(?:{re.escape(FileName.DAMAGED_PREFIX)}|{re.escape(COMPACTED_PREFIX)})(.+)-(\d+)"
@@ -37,7 +37,7 @@ _ASIDE = re.compile(
 @dataclass(frozen=True)
 class Swap:
     """A decision: `new` takes the place of `node`, which becomes `old`. All are names in the iteration's folder.
-    `keep_old`: whether the old one stays, under that name."""
+    `keep_old`: whether the old segment stays, under this name."""
 
     node: str
     new: str
@@ -80,7 +80,7 @@ def all_aside(folder: Folder) -> list[tuple[str, str]]:
 
 def new_segments(folder: Folder, node: str) -> list[str]:
     """Return the segments that repairs made and have not yet swapped in."""
-    # Just these: the hidden folder of a take of a node `new-...` begins alike, and holds the only copy of its records.
+    # Only these: the hidden folder of a take of a node `new-...` begins alike, and holds the only copy of its records.
     new = re.compile(re.escape(f".new-{node}-") + "[0-9a-f]{16}")
     return [name for name in _entries(folder) if new.fullmatch(name)]
 
@@ -102,15 +102,15 @@ def replace_segment(
 
     Returns the name of the old segment, "" if it was deleted.
 
-    `built`: a folder as `build_segment` leaves it. `carried`: small files of the old segment that the new one gets too,
-    though no manifest lists them. The caller holds the node's lock, where the node is of this machine, and has called
+    `built`: a folder as `build_segment` leaves it. `carried`: small files of the old segment for the new segment too,
+    though no manifest lists the files. The caller holds the node's lock, if the node is of this machine, and has called
     `finish_swaps`. Raises StorageError; run the tool again then.
     """
     storage, node, folder = stores.storage, segment.node, stores.crawl.folder(segment.folder)
     new = f".new-{node}-{Manifest.entry_of(built / MANIFEST_FILE)['sha256'][:16]}"
     for name in new_segments(folder, node):
         if name != new:
-            storage.delete(folder.at(name))  # of an attempt that was killed
+            storage.delete(folder.at(name))  # of a killed attempt
     HiddenFolder(storage, folder.at(new)).upload(built)
     for name in carried:
         storage.write_bytes(
@@ -136,7 +136,7 @@ def replace_segment(
 
 
 def finish_swaps(stores: Stores, folder_name: str) -> None:
-    """Finish what a killed repair of a folder decided.
+    """Finish the decided swaps of a killed repair of a folder.
 
     Raises DamagedFileError naming a malformed decision. A damaged new segment does not replace an existing one: the
     decision is dropped.
@@ -146,7 +146,9 @@ def finish_swaps(stores: Stores, folder_name: str) -> None:
         swap = read_swap(folder, name)
         both = storage.exists(folder.at(swap.new)) and storage.exists(folder.at(swap.node))
         findings = check_segment(storage, folder.at(swap.new), work=stores) if both else []
-        if any(one.name != "manifest_foreign" for one in findings):  # its name is hidden as yet
+        if any(
+            one.name != "manifest_foreign" for one in findings
+        ):  # the new name is hidden until now
             storage.delete(folder.at(name))
         else:
             _carry_out(stores, folder, swap)

@@ -1,6 +1,6 @@
 """The app behind the page: the rights of users, and headers that bind the browser.
 
-Airflow leaves an app of a plug-in open, and protects none against forged requests. So each route asks for a login, each
+Airflow does not protect an app of a plug-in, not even against forged requests. So each route asks for a login, each
 route of a crawl asks for the right to read the DAG of this crawl, and no route changes anything.
 """
 
@@ -48,9 +48,9 @@ class _App(FastAPI):
 
 
 def make_app(crawls: Crawls | None = None) -> FastAPI:
-    """Make the app: each route asks for a login, and none describes the others.
+    """Make the app: each route asks for a login, and no route describes the others.
 
-    `crawls`: the crawls to show; None: those of the configs of this Airflow.
+    `crawls`: the crawls to show; None: the crawls of this Airflow's configs.
     """
     app = _App(
         title="Krake",
@@ -86,7 +86,7 @@ def _with_headers(send: _Send) -> _Send:
 def readable_crawl(name: str, request: Request, user: GetUserDep) -> Crawl:
     """Return a crawl that the user may read.
 
-    Raises HTTPException: 403 without the right, whether the crawl is there or not; 404 for no crawl of this name.
+    Raises HTTPException: 403 without the right, whether the crawl exists or not; 404 if no crawl has this name.
     """
     crawls: Crawls = request.app.state.crawls
     crawl = crawls.named(name)
@@ -99,14 +99,14 @@ def readable_crawl(name: str, request: Request, user: GetUserDep) -> Crawl:
 
 
 def crawl_of_dag(dag_id: str, request: Request, user: GetUserDep) -> Crawl:
-    """Return the crawl that a DAG belongs to. Raises as `readable_crawl` does, and without the right to this DAG."""
+    """Return the crawl of a DAG. Raises as `readable_crawl` does, and without the right to this DAG."""
     crawl = readable_crawl(dag_id.rpartition("_")[0], request, user)
     requires_access_dag("GET", param_dag_id=dag_id)(request, user)
     return crawl
 
 
 def require_own_site(sec_fetch_site: Annotated[str, Header()] = "none") -> None:
-    """Raise HTTPException 403 where another site has a browser ask: each look-up costs a process."""
+    """Raise HTTPException 403 if another site makes a browser ask: each look-up costs a process."""
     if sec_fetch_site not in {"same-origin", "none"}:
         raise HTTPException(
             403, "Another site asked for this look-up. Ask on the page of the crawl."
@@ -120,7 +120,7 @@ AskedUrl = Annotated[str, Query(min_length=1, max_length=10_000)]
 
 @router.get("/", response_class=HTMLResponse)
 def all_crawls(request: Request, user: GetUserDep) -> HTMLResponse:
-    """Show the crawls that the user may read, as `ReadableDagsFilterDep` of Airflow has it for its own app."""
+    """Show the crawls that the user may read, chosen as by Airflow's `ReadableDagsFilterDep`."""
     crawls: Crawls = request.app.state.crawls
     found, bad = crawls.all()
     allowed = get_auth_manager().get_authorized_dag_ids(user=user, method="GET")
@@ -156,9 +156,9 @@ def tab(
 def one_url(
     request: Request, crawl: ReadableCrawl, user: GetUserDep, url: AskedUrl
 ) -> HTMLResponse:
-    """Say what `krake why`, `cat` and `show` say of a URL.
+    """Show the answers of `krake why`, `cat` and `show` for a URL.
 
-    Raises HTTPException: 429 where this user looks up another URL, or others use all look-ups.
+    Raises HTTPException: 429 if this user looks up another URL, or others use all look-ups.
     """
     lookups: LookUps = request.app.state.lookups
     if isinstance(crawl.secrets, ConfigError):
@@ -173,7 +173,7 @@ def one_url(
 
 
 async def _failed(request: Request, error: Exception) -> HTMLResponse:
-    """Show an error as a page. The page does not repeat what was asked."""
+    """Show an error as a page. The page does not repeat the request."""
     status, text, headers = 400, "The address is not complete.", None
     if isinstance(error, StarletteHTTPException):
         status, text, headers = error.status_code, str(error.detail), error.headers
@@ -189,7 +189,7 @@ def _links(request: Request) -> Links:
 
 
 def _page(request: Request, template: str, *, refreshes: bool = True, **view: Any) -> HTMLResponse:
-    """Fill a template; a request of the script gets what changes alone."""
+    """Fill a template; a request of the script gets only the changing part."""
     look = {"style": Markup(STYLE), "script": Markup(SCRIPT)}  # noqa: S704  # files of ours
     part = refreshes and "part" in request.headers
     home = _links(request).home

@@ -1,4 +1,4 @@
-"""A value that a thread reads, so that nobody waits for a slow server longer than people wait for a page."""
+"""A value read by a thread, so that no page waits long for a slow server."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ class Known(NamedTuple, Generic[T]):
 class Behind(Generic[T]):
     """A value and the thread of its reads. The thread ends after a read, so that an idle page costs nothing.
 
-    `read`: returns the value; `keep_s`: for how long a value counts as new; `is_partial`: whether to read again at
-    once.
+    `read`: returns the value; `keep_s`: how long a value counts as new; `is_partial`: whether to read again at once.
     """
 
     def __init__(
@@ -42,9 +41,9 @@ class Behind(Generic[T]):
         self._error: Exception | None = None
 
     def get(self, wait_s: float) -> Known[T] | None:
-        """Return the value; None: the first value is not there yet.
+        """Return the value; None before the first value.
 
-        `wait_s`: wait so long for a new value. Raises what the last read raised.
+        `wait_s`: how long to wait for a new value. Raises the error of the last read.
         """
         with self._turn:
             if not self._reads and time.monotonic() - self._read_at_s > self._keep_s:
@@ -85,7 +84,7 @@ class Behind(Generic[T]):
 
 @atexit.register
 def _end() -> None:
-    """Let reads end. A thread within DuckDB or Arrow takes the process down if Python ends before the thread."""
+    """Let reads end: a thread within DuckDB or Arrow crashes the process if Python ends before the thread."""
     _ends.set()
     for thread in list(_at_work):
         thread.join(LAST_READ_S)

@@ -28,25 +28,25 @@ from krake_airflow.settings import config_path
 
 SHOWN_ITERATIONS = 40
 COUNTED_ITERATIONS = 10
-"""The number of newest iterations whose status codes, types and hosts are counted."""
+"""The number of newest iterations with counts of status codes, types and hosts."""
 STALE_S = 10.0
-"""A status that is older is said to be old."""
+"""The age from which the page calls a status old."""
 _WAIT_S = 1.2
-"""How long a file store that does not answer is asked: people wait for the page."""
+"""How long the page waits for a silent file store."""
 _READ_S = 0.5
-"""How long iterations are read before the first answer: the newest ones are shown, and the others follow."""
+"""How long iterations are read before the first answer: the newest are shown first, and the others follow."""
 _KEEP_S, _KEEP_KEYS_S, _KEEP_PAGES_S = 1.0, 60.0, 60.0
-"""For how long a status, counts of keys, and counts of pages are shown. Servers read all keys to count the keys."""
+"""How long a status, counts of keys, and counts of pages are shown. Servers read all keys to count the keys."""
 _KEEP_CONFIGS_S = 10.0
-"""For how long configs are kept whose own files have not changed."""
+"""How long configs are kept while their own files have not changed."""
 _NEWEST_TASKS = (20, 2_000)
-"""The newest task of each node is looked for among so many tasks, the last ones to begin; first among few."""
+"""How many of the latest tasks are searched for the newest task of each node; few at first."""
 
 
 class Crawl:
-    """A crawl of this Airflow. `dag_id`: of the DAG that crawls, whose readers may see the crawl.
+    """A crawl of this Airflow. `dag_id`: the DAG that crawls, whose readers may see the crawl.
 
-    `secrets`: of its servers, or why there are none.
+    `secrets`: of the crawl's servers, or the reason for their absence.
     """
 
     def __init__(self, config: Config, secrets: Secrets | ConfigError) -> None:
@@ -64,15 +64,15 @@ class Crawl:
         )
 
     def begin(self) -> None:
-        """Have the status read, and wait for nothing."""
+        """Start a read of the status, without waiting."""
         if not isinstance(self.secrets, ConfigError):
             self._status.get(0.0)
 
     def look(self, wait_s: float | None = None) -> Mapping[str, Any]:
-        """Return the status, see `crawl_status`, with the curves of nodes; an `error` says what could not be asked.
+        """Return the status, see `crawl_status`, with the curves of nodes; an `error` names silent stores.
 
         `age_s`: seconds since the status was read. `pages`: see `count_pages`, once the pages are counted.
-        `wait_s`: for a new status; None: as long as people wait for a page.
+        `wait_s`: how long to wait for a new status; None: the patience of people before a page.
         """
         if isinstance(self.secrets, ConfigError):
             return self._without_store(str(self.secrets))
@@ -89,7 +89,7 @@ class Crawl:
         return {**status, "age_s": known.age_s, **({"pages": counted.value} if counted else {})}
 
     def _read(self, reader: CrawlReader) -> CrawlReader.Status:
-        """Read the status; where the store cannot be opened, what Airflow knows."""
+        """Read the status; if the store cannot be opened, return what Airflow knows."""
         try:
             return reader.status(last=SHOWN_ITERATIONS, read_s=_READ_S)
         except KrakeError as error:
@@ -102,7 +102,7 @@ class Crawl:
             queues[node]["task"] = entry.get("task", {})
             if said := entry.get("progress"):
                 queues[node]["curve"] = said["curve"]
-                queues[node].setdefault("progress", said)  # a node of this machine that rests
+                queues[node].setdefault("progress", said)  # a resting node of this machine
 
     def _without_store(self, error: str) -> CrawlReader.Status:
         """Return what Airflow knows."""
@@ -119,7 +119,7 @@ class Crawl:
         return known.value if known else [{"server": servers, "error": "has not answered yet"}]
 
     def _count(self, reader: CrawlReader) -> dict[str, Any]:
-        """Count the newest pages; an `error` says why there are no counts."""
+        """Count the newest pages; an `error` gives the reason for missing counts."""
         try:
             return reader.pages(self._entries)
         except KrakeError as error:
@@ -135,7 +135,7 @@ class Crawls:
         self._turn = Lock()
 
     def all(self) -> tuple[list[Crawl], list[BadConfig]]:
-        """Return the crawls by name, and the configs that make none."""
+        """Return the crawls by name, and the configs without a crawl."""
         with self._turn:
             good, bad = self._files.read(config_path(os.environ))
             kept = self._kept
@@ -159,7 +159,7 @@ class Crawls:
 
 
 class _Files:
-    """The configs of a path. To parse them is most of what a refresh would cost, so unchanged files are kept."""
+    """The configs of a path. Unchanged files are kept, because parsing is most of the cost of a refresh."""
 
     def __init__(self) -> None:
         self._stamps: list[tuple[Path, int, int, int]] = []
@@ -167,7 +167,7 @@ class _Files:
         self._found: tuple[list[Config], list[BadConfig]] = ([], [])
 
     def read(self, path: Path) -> tuple[list[Config], list[BadConfig]]:
-        """Read the configs again where a file has changed, or the last reading is old: configs name other files."""
+        """Read the configs again if a file has changed, or after a while: configs name other files."""
         stamps = [(file, *_stamp_of(file)) for file in config_files(path)]
         if stamps != self._stamps or time.monotonic() - self._read_at_s > _KEEP_CONFIGS_S:
             self._found = read_configs(path)
@@ -176,7 +176,7 @@ class _Files:
 
 
 def _stamp_of(file: Path) -> tuple[int, int, int]:
-    """Return what changes with a file; zeros for a missing file."""
+    """Return values that change with a file; zeros for a missing file."""
     try:
         found = file.stat()
     except OSError:
@@ -185,7 +185,7 @@ def _stamp_of(file: Path) -> tuple[int, int, int]:
 
 
 def look_at_all(crawls: Sequence[Crawl]) -> list[Mapping[str, Any]]:
-    """Look at crawls at the same time, so that several file stores without an answer cost the wait of one."""
+    """Look at crawls at the same time, so that several silent file stores cost one wait."""
     for crawl in crawls:
         crawl.begin()
     until_s = time.monotonic() + _WAIT_S
@@ -193,9 +193,9 @@ def look_at_all(crawls: Sequence[Crawl]) -> list[Mapping[str, Any]]:
 
 
 def told_by_nodes(config: Config, nodes: Sequence[str]) -> Mapping[str, CrawlReader.NodeQueue]:
-    """Find the newest report of each node, as entries of `queues` in the status; a node without a task has no entry.
+    """Find the newest report of each node, as entries of `queues` in the status; without a task there is no entry.
 
-    A database that does not answer gives an entry with an `error` for each node.
+    If the database does not answer, each node's entry has an `error`.
     """
     if not nodes:
         return {}
@@ -220,7 +220,7 @@ def told_by_nodes(config: Config, nodes: Sequence[str]) -> Mapping[str, CrawlRea
 def _newest_tasks(
     session: Any, dag_id: str, nodes: Collection[str], most: int
 ) -> list[AirflowTask]:
-    """Return tasks of these nodes among the `most` last ones, those that began last first."""
+    """Return tasks of these nodes among the `most` last tasks, the latest first."""
     columns = (
         TaskInstance.task_id,
         TaskInstance.run_id,
@@ -245,7 +245,7 @@ def _newest_tasks(
 
 
 def told_by(dag_id: str, run_id: str, task_id: str) -> Any:
-    """Return what a task of any DAG told Airflow last; None: nothing."""
+    """Return the last report of a task of any DAG to Airflow, or None."""
     with create_session() as session:
         return _value(session, dag_id, run_id, task_id)
 

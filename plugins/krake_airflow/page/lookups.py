@@ -12,9 +12,9 @@ from crawl_lib.errors import BusyError
 from crawl_lib.stores import Secrets
 
 SECONDS = 5.0
-"""How long a look-up may take: people wait for it."""
+"""The time of a look-up: people wait."""
 MOST = 2
-"""So many look-ups are made at once in a process of the API server."""
+"""The number of look-ups at once in a process of the API server."""
 
 
 class LookUps:

@@ -1,4 +1,4 @@
-"""The style sheet, the script, and the headers that bind the browser to them."""
+"""The style sheet, the script, and headers that restrict the browser."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ STYLE = f"""
 {PLOT_STYLE}
 {(TEMPLATES / "style.css").read_text(encoding="utf-8")}"""
 SCRIPT = (TEMPLATES / "refresh.js").read_text(encoding="utf-8").strip()
-"""Follows Airflow's switch of light and dark, opens links of Airflow outside of the frame, and fetches what changes."""
+"""Follows Airflow's switch of light and dark, opens Airflow's links outside of the frame, and fetches changed parts."""
 _SCRIPT_HASH = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
 HEADERS = {
     "content-security-policy": (
@@ -58,4 +58,4 @@ HEADERS = {
     "cache-control": "no-store",
     "referrer-policy": "same-origin",
 }
-"""Of every answer, errors too."""
+"""The headers of every answer, errors too."""

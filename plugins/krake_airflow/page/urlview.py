@@ -1,4 +1,4 @@
-"""The values for the template of a URL: what `krake why`, `cat` and `show` say, as text."""
+"""The values for the template of a URL: the answers of `krake why`, `cat` and `show`, as text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MISSED = {
 }
 _COMMANDS = {"why": "why", "cat": "cat", "text": "cat", "show": "show"}
 _TOLD = ("answer", "url", "notes", "error", "unsearched")
-"""Facts of `why` with places of their own, outside of the table."""
+"""Facts of `why` with their own places, outside of the table."""
 
 
 class Text(NamedTuple):
@@ -56,7 +56,7 @@ def _missed(url: str, found: LookUp) -> Iterator[str]:
 
 
 def _replay(crawl: Crawl, why: Mapping[str, Any], cat: Mapping[str, Any]) -> str:
-    """Return where a replay server shows the capture; "" without a server or a capture."""
+    """Return the address of the capture on a replay server; "" without a server or a capture."""
     address = crawl.config.outputs.replay_url
     return (
         f"{address.rstrip('/')}/{cat['time']}/{why['url']}"
@@ -66,7 +66,7 @@ def _replay(crawl: Crawl, why: Mapping[str, Any], cat: Mapping[str, Any]) -> str
 
 
 def _row(show: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the newest export, or else the newest capture, has of a page."""
+    """Return the row of a page in the newest export, or else in the newest capture."""
     title = f"In the export {show['export']}" if show.get("export") else "The newest capture"
     lists = {
         name: "\n".join(one["url"] for one in show.get(name) or ())
@@ -79,7 +79,7 @@ def _row(show: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _facts(facts: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
-    """Yield known facts; a fact of an inner mapping has the name of the mapping before its own."""
+    """Yield known facts; a fact of an inner mapping has the mapping's name before its own."""
     for name, fact in facts.items():
         title = f"{before}{name.replace('_', ' ')}"
         if isinstance(fact, Mapping):
@@ -108,5 +108,5 @@ def _note(part: Mapping[str, Any]) -> str:
 
 
 def _lines(text: str) -> str:
-    """Return a text whose lines stay lines, and whose other control characters can be seen."""
+    """Return a text with its lines kept, and with its other control characters visible."""
     return "\n".join(printable(line.expandtabs()) for line in text.splitlines())

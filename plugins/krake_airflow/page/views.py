@@ -165,7 +165,7 @@ def _state(status: Status) -> tuple[str, str]:
 
 
 def _known(status: Status) -> str:
-    """Say in one line how old or incomplete the numbers are, and what waits."""
+    """Say in one line how old or incomplete the numbers are, and which URLs wait."""
     lines = [str(status.get("waiting", ""))]
     if "unread" in status:
         lines.insert(
@@ -204,7 +204,7 @@ def _tiles(status: Status, entries: Sequence[Status], *, is_of_run: bool) -> dic
 
 
 def _rate(status: Status) -> str:
-    """Return how many URLs all nodes fetch in a second; "" where none works."""
+    """Return how many URLs all nodes fetch in a second; "" if no node works."""
     rates = [
         queue["progress"].get("pages_per_s") or 0
         for queue in status["queues"].values()
@@ -239,7 +239,7 @@ def _node_row(crawl: Crawl, node: str, queue: Status, links: Links) -> Row:
 
 
 def _remark(queue: Status) -> str:
-    """Say why a node pauses or failed, and since when it says nothing."""
+    """Say why a node pauses or failed, and since when the node is silent."""
     said = queue.get("progress", {})
     if "silent_since" in queue:
         return f"no report since {queue['silent_since'] or 'the try began'}; Airflow says: {queue['task']['state']}"
@@ -249,7 +249,7 @@ def _remark(queue: Status) -> str:
 
 
 def _try(task: Status) -> str:
-    """Say which try of a task this is, and whether another one follows; "" for a first try that nobody repeats."""
+    """Say which try of a task this is, and whether another follows; "" for a first try without repetition."""
     number = task.get("try")
     if task.get("state") == "up_for_retry":
         return f"try {number} failed, and Airflow tries again"
@@ -261,7 +261,7 @@ def _ago(said: Status) -> str:
 
 
 def _rates(points: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
-    """Return how fast a task was between each two moments: seconds since its begin, and URLs in a second."""
+    """Return the speed of a task between every two moments: seconds since its begin, and URLs in a second."""
     whole = [point for point in points if len(point) > 1]
     return [
         (after[0], max(0, after[1] - before[1]) / (after[0] - before[0]))
@@ -277,7 +277,7 @@ def _small_curve(node: str, points: Sequence[Sequence[float]]) -> str:
 
 
 def _chart(crawl: Crawl, entries: Sequence[Status], links: Links) -> str:
-    """Draw the iterations as bars that lead to their runs."""
+    """Draw the iterations as bars with links to their runs."""
     rows = {entry["folder"]: entry["counts"]["outcomes"] for entry in entries if "counts" in entry}
     runs = {
         entry["folder"]: links.run(crawl.dag_id, entry["run_id"])
@@ -310,7 +310,7 @@ def _iteration_row(crawl: Crawl, entry: Status, links: Links) -> Row:
 
 
 class Breakdown(NamedTuple):
-    """A table with bars. `of`: what is counted."""
+    """A table with bars. `of`: the counted set."""
 
     name: str
     of: str
@@ -320,7 +320,7 @@ class Breakdown(NamedTuple):
 def _breakdowns(
     status: Status, entries: Sequence[Status], *, is_of_run: bool
 ) -> Iterator[Breakdown]:
-    """Yield how tries ended, and what the newest pages and the queues have."""
+    """Yield the outcomes of tries, and properties of the newest pages and the queues."""
     counts = (
         [entry["counts"] for entry in entries if "counts" in entry]
         if is_of_run
@@ -358,7 +358,7 @@ def _meters(numbers: Mapping[str, int], head: str, unit: str) -> Markup:
 
 
 def _back_offs(node: str, queue: Status) -> Iterator[tuple[str, str]]:
-    """Yield hosts, and until when a node leaves them alone."""
+    """Yield hosts in back-off, each with the end of the pause."""
     found = queue.get("back_off", {})
     until = found.get("until", {})
     yield from ((str(host), f"until {at}, on {node}") for host, at in until.items())
