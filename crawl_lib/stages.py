@@ -194,13 +194,7 @@ def generate(
 ) -> Result:
     """Make or find an iteration's list and folder.
 
-<<<<<<< HEAD
-    Returns the fields of `crawldb.Generated`; only with `ended`, nothing is due, and the run's iterations end.
-||||||| 3cfe4e44
-    Returns what `crawldb.generate` does; with `ended` nothing is due, and the run's iterations end.
-=======
-    Returns the result of `crawldb.generate`; with `ended` no URL is due, and the run's iterations end.
->>>>>>> h-prose2
+    Returns the fields of `crawldb.Generated`; only with `ended`, no URL is due, and the run's iterations end.
     """
     from crawl_lib import crawldb  # noqa: PLC0415
 

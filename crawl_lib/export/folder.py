@@ -2,8 +2,7 @@
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import replace
+from contextlib import AbstractContextManager, contextmanager
 from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO

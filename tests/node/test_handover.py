@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.node.retire import Decision, read_decision
+from crawl_lib.node.retire import read_decision
 from crawl_lib.sealed import sealed_json
 
 DECISION: dict[str, Any] = {"name": "ab" * 20, "nodes": ["n1", "n2"], "routing": "host"}

@@ -378,7 +378,9 @@ class _Node:
         reached("repair.queue.leftover")
         others = Spool(self.files.spool, part.stem.name.rpartition("-")[0]).parts()
         again = part.warc.exists() and all(other.is_closed for other in others)
-        delete_durable(part.path(Part.CLOSED_SUFFIX))  # first: the mark says that the rows are whole
+        delete_durable(
+            part.path(Part.CLOSED_SUFFIX)
+        )  # first: the mark says that the rows are whole
         reached("repair.queue.reopened")
         if not again:
             delete_durable(part.path(Part.SEALED_SUFFIX))
