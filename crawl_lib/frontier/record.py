@@ -97,14 +97,14 @@ class Record:
     """The content of `state.krake`.
 
     `state_sha1`: hex digest of the last `state` by Krake, "" if the queue has yet to be adopted. `sizes`: bytes of each
-    data file; `datas`, `metas`: hex digests of each data file and its meta, "" for a missing meta or an unknown digest. `files`: hex digests of `undecided`, `handed_on` and `scope_added`
-    as Krake wrote them. `offset`, `meta_offset`: where the first unprocessed line of file 0 (and of its meta) begins,
-    None if unknown. `last_move`: id of the last finished move. `again`: sources taken in before a decision to take in
-    everything again (see `Intake.take_in_again`). `pending`: counts of intakes (and adoptions) without a report in a
-    committed segment. `nodes`: sorted, the nodes among which the queue's hosts were divided when it was filled; empty
-    if unknown, or not divided by host. `took`: folder of the newest take that the queue has moved past, None before the
-    first take, and if a repair cannot know. `made_due`: names of the notes of `krake retry --now` that the queue has
-    followed.
+    data file; `datas`, `metas`: hex digests of each data file and its meta, "" for a missing meta or an unknown digest.
+    `files`: hex digests of `undecided`, `handed_on` and `scope_added` as Krake wrote them. `offset`, `meta_offset`:
+    where the first unprocessed line of file 0 (and of its meta) begins, None if unknown. `last_move`: id of the last
+    finished move. `again`: sources taken in before a decision to take in everything again (see `Intake.take_in_again`).
+    `pending`: counts of intakes (and adoptions) without a report in a committed segment. `nodes`: sorted, the nodes
+    among which the queue's hosts were divided when it was filled; empty if unknown, or not divided by host. `took`:
+    folder of the newest take that the queue has moved past, None before the first take, and if a repair cannot know.
+    `made_due`: names of the notes of `krake retry --now` that the queue has followed.
     """
 
     state_sha1: str = ""

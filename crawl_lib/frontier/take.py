@@ -25,9 +25,10 @@ class TakeHeader:
     """The first line of `take`.
 
     `position_before`, `position_after`: the queue's state at the take, and after the use of all its lines (without the
-    leftover). `looked_at`: the number of these lines of the queue's head; `runs`: the taken lines among these; `next_due`: if the take looked at the whole queue, when the first untaken line is due.
-    `count`: the URLs of the take. `processes`: the number of workers among which the hosts are divided, also in a
-    rerun. `extra`: facts that the caller wants to find again. `lines_sha1`: hex digest of all lines of URLs.
+    leftover). `looked_at`: the number of these lines of the queue's head; `runs`: the taken lines among these;
+    `next_due`: if the take looked at the whole queue, when the first untaken line is due. `count`: the URLs of the
+    take. `processes`: the number of workers among which the hosts are divided, also in a rerun. `extra`: facts that the
+    caller wants to find again. `lines_sha1`: hex digest of all lines of URLs.
     """
 
     take_id: str
