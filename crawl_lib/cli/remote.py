@@ -1,13 +1,13 @@
 """`krake realtime fetcher`, `krake realtime certificates`: real time on several machines."""
 
 import argparse
-import logging
 import sys
 import time
 from contextlib import closing
 from pathlib import Path
 
 from crawl_lib.cli.common import InterruptedTool, print_json, say
+from crawl_lib.cli.servicelog import log_to_stderr
 from crawl_lib.config import load_config, realtime_of
 from crawl_lib.realtime import FetcherPlace, Identity, make_certificates, serve_fetcher
 from crawl_lib.serve import Address, listen
@@ -18,7 +18,7 @@ def fetcher(arguments: argparse.Namespace) -> int:
 
     The stop raises InterruptedTool. Raises ConfigError for unusable certificates, LockedError.
     """
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    log_to_stderr()
     arguments.stop.text = "the fetcher is closed"
     place = FetcherPlace(arguments.name, Path(arguments.directory).absolute())
     identity = Identity(Path(arguments.certificates), arguments.name)

@@ -1,11 +1,11 @@
 """`krake serve search`: the search page; `krake serve realtime`: the real-time service."""
 
 import argparse
-import logging
 import sys
 from importlib.util import find_spec
 
 from crawl_lib.cli.common import InterruptedTool, say
+from crawl_lib.cli.servicelog import log_to_stderr
 from crawl_lib.config import load_config
 from crawl_lib.errors import SetupError
 from crawl_lib.stores import open_stores
@@ -23,7 +23,7 @@ def search(arguments: argparse.Namespace) -> int:
             )
     from crawl_lib.serve import serve_search  # noqa: PLC0415 - an extra, for this command alone
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    log_to_stderr()
     arguments.stop.text = "the search page is closed"
     stores = open_stores(load_config(arguments.config), stop=arguments.stop, make=False)
     serve_search(stores, _say_where)
@@ -48,7 +48,7 @@ def realtime(arguments: argparse.Namespace) -> int:
             )
     from crawl_lib.realtime import fetcher_of, serve_realtime  # noqa: PLC0415 - an extra, for this command alone
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    log_to_stderr()
     arguments.stop.text = "the real-time service is closed"
     stores = open_stores(load_config(arguments.config), stop=arguments.stop)
     serve_realtime(stores, fetcher_of(stores), _say_service)

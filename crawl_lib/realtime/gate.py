@@ -119,7 +119,9 @@ class Gate:
         try:
             await self._hear(reader, writer, peer)
         except (KrakeError, OSError, ValueError) as error:  # ValueError: a line above the limit
-            log.warning("%s: %s", peer, error)
+            # A second scheduler asks twice a second, by design.
+            level = logging.DEBUG if isinstance(error, TakenError) else logging.WARNING
+            log.log(level, "%s: %s", peer, error)
             with contextlib.suppress(KrakeError, OSError):
                 is_death, is_taken = (
                     isinstance(error, FetcherDiedError),

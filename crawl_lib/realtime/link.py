@@ -150,7 +150,7 @@ class FetcherLink:
             await self._in_thread(self._turns.close)
 
     async def _keep_serving(self) -> None:
-        pause_s, problem = FIRST_PAUSE_S, ""
+        pause_s = FIRST_PAUSE_S
         while not self._stop.is_set():
             began_s = time.monotonic()
             try:
@@ -159,16 +159,12 @@ class FetcherLink:
                 log.debug("%s: %s", self.who, error)
                 self.restarts -= 1
             except (KrakeError, OSError) as error:
-                # A fetcher that stays away for hours is told once.
-                level = logging.DEBUG if str(error) == problem else logging.ERROR
-                log.log(level, "%s is started again: %s", self.who, error)
-                problem = str(error)
+                log.error("%s is started again: %s", self.who, error)
             if self._stop.is_set():
                 return
             self.restarts += 1
-            pause_s = min(2 * pause_s, self.longest_pause_s)
-            if time.monotonic() - began_s > STEADY_S:
-                pause_s, problem = FIRST_PAUSE_S, ""
+            is_steady = time.monotonic() - began_s > STEADY_S
+            pause_s = FIRST_PAUSE_S if is_steady else min(2 * pause_s, self.longest_pause_s)
             await asyncio.sleep(pause_s)
 
     async def epoch(self, part: int) -> int | None:

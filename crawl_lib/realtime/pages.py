@@ -280,9 +280,7 @@ class PageServer(ABC):
 
     def due(self, after: Mark, limit: int, parts: Collection[int] = ALL_PARTS) -> list[Row]:
         """Return due rows, the oldest first, from a mark on."""
-        found = self._found(
-            "due.sql", parts=",".join(map(str, parts)), limit=limit, **_marked(after)
-        )
+        found = self._found("due.sql", parts=_numbers(parts), limit=limit, **_marked(after))
         return list(found.values())
 
     def waiting(
@@ -295,7 +293,7 @@ class PageServer(ABC):
         words = {
             "target": _blob(target),
             "after_key": _blob(key),
-            "parts": ",".join(map(str, parts)),
+            "parts": _numbers(parts),
         }
         return list(self._found("waiting.sql", limit=limit, **words).values())
 
@@ -348,7 +346,7 @@ class PageServer(ABC):
 
     def queues(self) -> dict[str, int]:
         """Count the due rows of each authority. Not on SQLite."""
-        rows = self._selected(self._text("queues.sql", parts=",".join(map(str, ALL_PARTS))))
+        rows = self._selected(self._text("queues.sql", parts=_numbers(ALL_PARTS)))
         return {bytes(authority).decode(errors="replace"): int(count) for authority, count in rows}
 
     def waiters(self, targets: Sequence[bytes]) -> list[Row]:
@@ -401,7 +399,7 @@ class PageServer(ABC):
     def queue(self, parts: Sequence[int] = ALL_PARTS) -> DueRows:
         """Count the due rows."""
         ((due, oldest_ms, now_ms),) = self._selected(
-            self._text("counts.sql", parts=",".join(map(str, parts)))
+            self._text("counts.sql", parts=_numbers(parts))
         )
         return DueRows(due, max(0, now_ms - oldest_ms))
 
@@ -507,6 +505,11 @@ def _marked(mark: Mark) -> dict[str, object]:
 
 def _blob(data: bytes) -> str:
     return f"x'{data.hex()}'"
+
+
+def _numbers(parts: Collection[int]) -> str:
+    """Return parts for an IN; no row has the part -1, and MySQL takes no empty list."""
+    return ",".join(map(str, parts)) or "-1"
 
 
 def _list(keys: Sequence[bytes]) -> str:

@@ -768,7 +768,8 @@ class Scheduler:
         try:
             if is_whole:
                 await self.store.ensure(place)
-                await self._begin_due(place, parts, Mark())
+                if parts:
+                    await self._begin_due(place, parts, Mark())
                 self._looked[place].set()
             elif parts:
                 await self._begin_due(

@@ -120,6 +120,8 @@ def test_due_rows_are_read_in_pieces_the_oldest_first(connect):
     assert [row.due_ms for row in read] == sorted(row.due_ms for row in read)
     assert pages.queue().due == 7
     assert pages.due(Mark(), 10, parts=[6, 8]) == []
+    assert pages.due(Mark(), 10, parts=[]) == pages.waiting(b"", b"", 10, parts=[]) == []
+    assert pages.queue(parts=[]).due == 0
 
 
 def test_events_are_in_the_order_of_their_times(connect):

@@ -47,7 +47,8 @@ SITES = 120
 DELAY_S, CRAWL_DELAY_S = 0.2, 1.0
 """Of a host, and of each tenth host by its robots.txt."""
 SILENT_S, SILENT_AFTER_DATABASE_S = 8.0, 12.0
-END_S = 240.0
+END_S = 120.0
+"""The end is awaited until so long no URL got a document: hosts with a Crawl-delay have long queues."""
 FETCHERS = ("live-1", "live-2", "live-3")
 SCHEDULERS = ("one", "two")
 CLOCK_LIBRARY = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
@@ -307,7 +308,7 @@ class Cluster:
         self.acts: Counter[str] = Counter()
         self.longest_s = 0.0
         self.began_s = time.monotonic()
-        self._ended_s: list[tuple[float, float]] = []
+        self._events_s: list[tuple[float, float]] = []
         self._ends = threading.Event()
 
     def _fetcher(self, name: str, port: int) -> Program:
@@ -408,6 +409,8 @@ class Cluster:
     def _act(self, act: str) -> None:
         self.acts[act] += 1
         began_s = time.monotonic() - self.began_s
+        if act not in ("cut", "MariaDB"):  # both count from their ends
+            self._events_s.append((time.monotonic(), SILENT_S))
         program = self.rng.choice(
             list((self.schedulers if "scheduler" in act else self.fetchers).values())
         )
@@ -432,9 +435,8 @@ class Cluster:
         with (self.folder / "acts.log").open("a") as log:
             ended_s = time.monotonic() - self.began_s
             log.write(f"{began_s:.1f} to {ended_s:.1f}: {act} {program.name}\n")
-        self._ended_s.append(
-            (time.monotonic(), SILENT_AFTER_DATABASE_S if act == "MariaDB" else SILENT_S)
-        )
+        most_s = SILENT_AFTER_DATABASE_S if act == "MariaDB" else SILENT_S
+        self._events_s.append((time.monotonic(), most_s))
 
     def _submit(self, seed: float) -> None:
         """Submit a share of `rate` URLs a second, in an open loop; where a scheduler does not answer, to the other."""
@@ -456,8 +458,9 @@ class Cluster:
 
     def _wait_for_all(self) -> None:
         """Wait until each accepted URL has a document."""
-        left, began_s = set(self.accepted), time.monotonic()
-        while left and time.monotonic() - began_s < END_S:
+        left, news_s = set(self.accepted), time.monotonic()
+        while left and time.monotonic() - news_s < END_S:
+            count = len(left)
             with suppress(KrakeError), self.client(random.choice(SCHEDULERS)) as client:
                 urls = sorted(left)
                 for start in range(0, len(urls), 300):
@@ -467,6 +470,8 @@ class Cluster:
                         for page in pages
                         if page.document is not None and page.state == "known"
                     }
+            if len(left) < count:
+                news_s = time.monotonic()
             time.sleep(0.2)
         self.findings += [f"no document: {url}" for url in sorted(left)]
         self._check_documents(sorted(self.accepted.keys() - left))
@@ -508,12 +513,12 @@ class Cluster:
                         f" {after_s - self.began_s:.1f}, allowed are {allowed_s:.1f}"
                     )
 
-    def _allowed_s(self, before_s: float, after_s: float) -> float:
-        """Return how long a host may be silent from one time to another: acts count from their ends."""
+    def _allowed_s(self, since_s: float, until_s: float) -> float:
+        """Return how long a host may be silent: from the events of acts on, and at any time `SILENT_S`."""
         within = [
-            (at_s, most_s) for at_s, most_s in self._ended_s if before_s - 4 <= at_s <= after_s
+            (at_s, most_s) for at_s, most_s in self._events_s if since_s - 4 <= at_s <= until_s
         ]
-        return max([SILENT_S, *(max(0.0, at_s - before_s) + most_s for at_s, most_s in within)])
+        return max([SILENT_S, *(max(0.0, at_s - since_s) + most_s for at_s, most_s in within)])
 
     def table(self) -> str:
         """Return the results in Markdown."""
