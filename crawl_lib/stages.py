@@ -25,11 +25,11 @@ from crawl_lib.keys import repair
 from crawl_lib.lazy import loads_later
 from crawl_lib.rounds import (
     CrawlName,
+    NodeLayout,
     at_once,
     commit_iteration,
     ended_before,
     note_change,
-    require_layout,
     waits_until,
 )
 from crawl_lib.seeds import Division, parse_seeds
@@ -106,7 +106,7 @@ def inject(
     """
     CrawlName(stores).require()
     note_change(stores, run_id)
-    require_layout(stores)
+    NodeLayout(stores).require()
     config = stores.config
     parsed = parse_seeds(
         seeds,

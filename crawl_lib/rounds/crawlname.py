@@ -139,8 +139,8 @@ class CrawlName:
                 f"CrawlDb has to be made first: run `krake crawldb init`"
             )
         return (
-            f"frontier.order: {place} is crawled with a CrawlDb, and there is no way back to fifo, which would crawl all"
-            " of it again: set frontier.order: crawldb"
+            f"frontier.order: {place} is crawled with a CrawlDb, and there is no way back to fifo, which would crawl"
+            " all of it again: set frontier.order: crawldb"
         )
 
     def _ours(self, option: str) -> dict[str, str]:
