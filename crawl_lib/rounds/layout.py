@@ -63,7 +63,8 @@ class NodeLayout:
             more = f" ... and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
             raise ConfigError(
                 f"servers: iteration {before.folder} had the nodes {', '.join(before.nodes)} with {before.routing}"
-                f" routing, and the config now has {', '.join(self._config.servers)} with {self._config.frontier.routing};"
+                f" routing, and the config now has {', '.join(self._config.servers)} with"
+                f" {self._config.frontier.routing};"
                 f" that may change once all of them are settled: {'; '.join(problems[:_SHOWN])}{more}"
             )
 
