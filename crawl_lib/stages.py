@@ -26,10 +26,10 @@ from crawl_lib.keys import repair
 from crawl_lib.lazy import loads_later
 from crawl_lib.rounds import (
     CrawlName,
+    NodeLayout,
     at_once,
     ended_before,
     note_change,
-    require_layout,
     waits_until,
 )
 from crawl_lib.rounds import commit_iteration as _commit
@@ -108,7 +108,7 @@ def inject(
     """
     CrawlName(stores).require()
     note_change(stores, run_id)
-    require_layout(stores)
+    NodeLayout(stores).require()
     config = stores.config
     parsed = parse_seeds(
         seeds,

@@ -21,8 +21,7 @@ import pyarrow.compute as pc
 
 from crawl_lib.crawldir import FolderState, SegmentRef
 from crawl_lib.derived import SEGMENTS
-from crawl_lib.engine import in_batches
-from crawl_lib.engine.numbers import KEY_BYTES, Ints, keys_of
+from crawl_lib.engine import KEY_BYTES, Ints, in_batches, keys_of
 from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError, os_errors
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores

@@ -22,7 +22,7 @@ from crawl_lib.commoncrawl.languages import three_letters
 from crawl_lib.commoncrawl.requisites import Keys, no_keys, pages_among
 from crawl_lib.commoncrawl.sorting import joined
 from crawl_lib.crawldir import SegmentRef
-from crawl_lib.engine.numbers import Ints, keys_of
+from crawl_lib.engine import Ints, keys_of
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.parquet import open_parquet, parquet_batches, parquet_errors
 from crawl_lib.segment import Manifest, SegmentReader, surt

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from crawl_lib.engine.numbers import numbered, numbered_names
+from crawl_lib.engine import numbered, numbered_names
 from crawl_lib.export import ARCS_IN, ARCS_OUT, PAGES, ExportFolder
 from crawl_lib.graph import arc_column, both_degrees, page_arcs
 from crawl_lib.linkdb import LinkEnds, update_outlinks

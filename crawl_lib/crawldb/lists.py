@@ -23,7 +23,7 @@ from crawl_lib.crawldb.table import CRAWLDB, Status
 from crawl_lib.crawldir import FileName
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
-from crawl_lib.rounds import generated, is_taken_in, list_number
+from crawl_lib.rounds import NodeLayout, generated, list_number
 from crawl_lib.stores import Stores
 from crawl_lib.urlfiles import HANDED_ON
 from crawl_lib.versions import Versions
@@ -207,7 +207,8 @@ def may_be_over(stores: Stores, lists: Sequence[MadeList]) -> list[int]:
     return [
         place
         for place, one in enumerate(lists)
-        if one.number[0] not in versions and is_taken_in(stores, one.name, FileName.LISTS)
+        if one.number[0] not in versions
+        and NodeLayout(stores).is_taken_in(one.name, FileName.LISTS)
     ]
 
 

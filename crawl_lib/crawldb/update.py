@@ -36,8 +36,7 @@ from crawl_lib.crawldb.schedule import KINDS_SCHEMA, Kinds, facts_table, schedul
 from crawl_lib.crawldb.scores import Scores
 from crawl_lib.crawldb.table import CRAWLDB, newest_version, rank_of
 from crawl_lib.crawldir import SegmentRef
-from crawl_lib.engine import Engine, in_batches
-from crawl_lib.engine.numbers import hosts_of
+from crawl_lib.engine import Engine, hosts_of, in_batches
 from crawl_lib.errors import InputError
 from crawl_lib.parquet import parquet_batches
 from crawl_lib.scoring import Scoring

@@ -31,7 +31,7 @@ from crawl_lib.keyarrays import Keys, is_among, key_array, key_bytes
 from crawl_lib.keys import KEY_BYTES
 from crawl_lib.records import RETRY_LISTS, QueuedUrl, metadata_without_list, steps_of_row
 from crawl_lib.repair import keys_of
-from crawl_lib.rounds import is_taken_in, require_layout
+from crawl_lib.rounds import NodeLayout
 from crawl_lib.seeds import Division, check_seeds, hand_over, set_damaged_aside
 from crawl_lib.segment import SegmentReader
 from crawl_lib.states import Outcome
@@ -145,7 +145,7 @@ def retry(stores: Stores, failures: Failures, *, dry_run: bool = False) -> Retry
     Raises InputError if nothing was crawled yet, or no page of this host; ConfigError if no iteration may have the
     nodes of the config yet; DamagedFileError naming a segment, StorageError, StoppedError.
     """
-    require_layout(stores)
+    NodeLayout(stores).require()
     segments, report = stores.crawl.segments(), RetryReport(dry_run)
     if not segments:
         raise InputError(
@@ -162,9 +162,8 @@ def retry(stores: Stores, failures: Failures, *, dry_run: bool = False) -> Retry
     for one in lists:
         listed = is_among(keys, one.keys)
         waiting |= listed & (folders <= one.newest)
-        if (listed & (folders > one.newest)).sum() == len(one.keys) and is_taken_in(
-            stores, one.name, FileName.LISTS
-        ):
+        are_listed = (listed & (folders > one.newest)).sum() == len(one.keys)
+        if are_listed and NodeLayout(stores).is_taken_in(one.name, FileName.LISTS):
             _delete(stores, one, report)
     report.failed, report.waiting = int(failed.sum()), int((failed & waiting).sum())
     _hand_over(stores, segments, failures, rows.filter(pa.array(failed & ~waiting)), report)
@@ -187,7 +186,7 @@ def retry_now(
     Retry-After. `run_id`: of a run, which makes one note, however often its task is repeated. Expired notes are
     deleted. Raises the errors of `retry`; nothing is fetched yet.
     """
-    require_layout(stores)
+    NodeLayout(stores).require()
     note = RetryNow.made(None, None, ignore_retry_after=ignore_retry_after, run_id=run_id)
     report, longest_s = RetryNowReport(dry_run), stores.config.retry.max_wait_s
     if earlier := [*filter(note.is_of_run, RetryNowNotes(stores.crawl).names(longest_s))]:

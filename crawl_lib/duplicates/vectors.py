@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from crawl_lib.engine.numbers import keys_of
+from crawl_lib.engine import keys_of
 from crawl_lib.parse import load_native
 from crawl_lib.versions import columns
 

@@ -24,10 +24,39 @@ from crawl_lib.lazy import loads_later
 
 if TYPE_CHECKING:
     from crawl_lib.engine.engine import Engine, Workplace, first_of_each, in_batches, sql_text
+    from crawl_lib.engine.numbers import (
+        KEY_BYTES,
+        Ints,
+        KeyNumbers,
+        Keys,
+        column_of,
+        count_sorted,
+        hosts_of,
+        keys_of,
+        numbered,
+        numbered_names,
+        values_of,
+    )
 else:
     # Arrow takes a tenth of a second, and who asks whether an engine could work (`require_engine`) needs none.
     __getattr__ = loads_later(
-        __name__, {"engine": ("Engine", "Workplace", "first_of_each", "in_batches", "sql_text")}
+        __name__,
+        {
+            "engine": ("Engine", "Workplace", "first_of_each", "in_batches", "sql_text"),
+            "numbers": (
+                "KEY_BYTES",
+                "Ints",
+                "KeyNumbers",
+                "Keys",
+                "column_of",
+                "count_sorted",
+                "hosts_of",
+                "keys_of",
+                "numbered",
+                "numbered_names",
+                "values_of",
+            ),
+        },
     )
 
 

@@ -12,8 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from crawl_lib.dataclass import dataclass
-from crawl_lib.engine import Engine
-from crawl_lib.engine.numbers import column_of
+from crawl_lib.engine import Engine, column_of
 from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
 from crawl_lib.export.choice import Inputs, SegmentInput, gather_inputs
 from crawl_lib.export.content import Buckets, content_sizes, write_content, write_offsets

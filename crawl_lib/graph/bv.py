@@ -13,7 +13,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from crawl_lib.engine.numbers import Ints
+from crawl_lib.engine import Ints
 from crawl_lib.graph.finalizer import Neighbours
 from crawl_lib.stopping import Progress
 

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from crawl_lib.durable import fsync_file, rename_durable
-from crawl_lib.engine.numbers import Ints, numbered_names
+from crawl_lib.engine import Ints, numbered_names
 from crawl_lib.errors import DamagedFileError, InputError, os_errors
 from crawl_lib.export import ARCS_OUT, PAGES, ExportFolder
 from crawl_lib.scratch import scratch_folder

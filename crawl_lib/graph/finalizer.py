@@ -6,7 +6,7 @@ from contextlib import closing
 import numpy as np
 
 from crawl_lib.dataclass import dataclass
-from crawl_lib.engine.numbers import Ints, count_sorted, values_of
+from crawl_lib.engine import Ints, count_sorted, values_of
 from crawl_lib.errors import DamagedFileError, InputError
 from crawl_lib.export import (
     ARCS_IN,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from crawl_lib.engine.numbers import Ints, KeyNumbers, Keys, column_of, keys_of, values_of
+from crawl_lib.engine import Ints, KeyNumbers, Keys, column_of, keys_of, values_of
 from crawl_lib.errors import os_errors
 from crawl_lib.linkdb.links import OUTLINKS, is_link
 from crawl_lib.parquet import parquet_batches

@@ -15,8 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crawl_lib.derived import SEGMENTS
-from crawl_lib.engine import first_of_each, in_batches
-from crawl_lib.engine.numbers import hosts_of
+from crawl_lib.engine import first_of_each, hosts_of, in_batches
 from crawl_lib.errors import InputError
 from crawl_lib.stores import Stores
 from crawl_lib.urls import Chain, Scope, host_of, key_of

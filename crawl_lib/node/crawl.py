@@ -19,9 +19,9 @@ from crawl_lib.node.take import complete, decide, fill_missed, finish_what_is_op
 from crawl_lib.node.task import NodeTask, locked_node
 from crawl_lib.node.watermarks import wait_for_room
 from crawl_lib.rounds import (
+    NodeLayout,
     needed_segments,
     require_agreement,
-    require_layout,
     share_of_node,
     start_iteration,
 )
@@ -104,7 +104,7 @@ def require_ready(stores: Stores, *, run_id: str, iteration: int) -> None:
     """
     if stores.crawl.find(run_id, iteration) is not None:
         return
-    require_layout(stores)
+    NodeLayout(stores).require()
     nodes = stores.config.servers
     refused: list[KrakeError] = []
     for node in nodes:

@@ -37,7 +37,7 @@ from crawl_lib.node.guards import require_newest
 from crawl_lib.node.sources import take_in, waiting_sources
 from crawl_lib.node.take import fill_missed, finish_what_is_open
 from crawl_lib.node.task import NodeTask, locked_directory, locked_node, require_known
-from crawl_lib.rounds import has_never_worked, is_retired, unsettled
+from crawl_lib.rounds import NodeLayout
 from crawl_lib.sealed import own_file, sealed_json, unsealed
 from crawl_lib.seeds import Division, hand_over
 from crawl_lib.states import KeyState
@@ -100,10 +100,10 @@ def retire_node(
     """
     _require_out(stores, node)
     place = directory or stores.node_dir(node)
-    if is_retired(stores, node) and not NodeDirectory(place).retire.exists():
+    if NodeLayout(stores).is_retired(node) and not NodeDirectory(place).retire.exists():
         return RetireReport(node=node, retired=True, handed_over=0)
     if not NodeDirectory(place).state.exists():
-        if directory is None and has_never_worked(stores, node):
+        if directory is None and NodeLayout(stores).has_never_worked(node):
             return _retire_by_sources(stores, node, lost=False, dry_run=dry_run)
         raise PathNotFoundError(
             f"{place}: holds no queue of node {node}; run this on its machine, name a copy of its directory with --dir,"
@@ -248,7 +248,7 @@ def _require_out(stores: Stores, node: str) -> None:
     notes = (SettledNotes(crawl, node).read(), SettledNotes(crawl, node).urls_of_lost_queue())
     if (
         notes == (None, None)
-        and not has_never_worked(stores, node)
+        and not NodeLayout(stores).has_never_worked(node)
         and not stores.node_dir(node).is_dir()
     ):
         newest = crawl.newest_iteration()
@@ -267,7 +267,7 @@ def _require_others_settled(stores: Stores, node: str, *, dry_run: bool) -> None
         ).finish_open()  # otherwise this node would be part of an iteration that appears later
     newest = stores.crawl.newest_iteration()
     others = [name for name in newest.nodes if name != node] if newest else []
-    if newest and (problems := unsettled(stores, others, newest.folder)):
+    if newest and (problems := NodeLayout(stores).unsettled(others, newest.folder)):
         raise ConfigError(
             f"node {node} cannot be retired before the others have settled: {'; '.join(problems[:5])}"
         )
@@ -288,7 +288,7 @@ def retire_lost(stores: Stores, *, node: str, dry_run: bool = False) -> RetireRe
         raise ConfigError(
             f"{place}: is on this machine; retire {node} without --lost, or move the directory away"
         )
-    if is_retired(stores, node):
+    if NodeLayout(stores).is_retired(node):
         return RetireReport(node=node, retired=True, handed_over=0)
     return _retire_by_sources(stores, node, lost=True, dry_run=dry_run)
 

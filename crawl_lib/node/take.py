@@ -27,7 +27,7 @@ from crawl_lib.node.sources import scope_hosts
 from crawl_lib.node.task import NodeTask
 from crawl_lib.node.watermarks import room_watch, wait_for_room
 from crawl_lib.records import QueuedUrl
-from crawl_lib.rounds import is_of_requisites, keep_late_scope, nodes_changed
+from crawl_lib.rounds import NodeLayout, is_of_requisites, keep_late_scope
 from crawl_lib.segment import HiddenFolder, Manifest, Sealer, Spool, publish
 from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome
 from crawl_lib.stores import Stores, open_stores
@@ -229,7 +229,7 @@ def _visit_hosts(task: NodeTask, take: Take, current: Iteration, hosts: HostStor
     """
     config = task.stores.config
     # If hosts have another node now, their earlier node may just have asked them.
-    if hosts.begin(hold=nodes_changed(task.stores, current)):
+    if hosts.begin(hold=NodeLayout(task.stores).changed(current)):
         # After an unclean stop: turns held by dead processes are free again, after one delay for everybody.
         with Turns.of(NodeDirectory(task.directory).hosts, config.fetch) as turns:
             turns.reset(max(config.fetch.host_delay_s, config.fetch.ip_delay_s))

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from crawl_lib.parse.css import CSS, parse_css
     from crawl_lib.parse.dates import http_date, written_date
     from crawl_lib.parse.directives import Directives, directives_of, x_robots_nofollow
-    from crawl_lib.parse.facts import Facts, Image, Metadata, Value, read_facts
-    from crawl_lib.parse.headers import Headers, escape_octets, parse_content_type, parse_head
+    from crawl_lib.parse.facts import Facts, Metadata, read_facts
+    from crawl_lib.parse.headers import Headers, escape_octets, parse_head
     from crawl_lib.parse.html import (
         TEXTS_OF_LINK,
         ParsedPage,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         parse_html,
         words_of,
     )
-    from crawl_lib.parse.languages import language_of_tag, language_tag
+    from crawl_lib.parse.languages import language_of_tag
     from crawl_lib.parse.mime import HTML_TYPES, XHTML, detect_mime
     from crawl_lib.parse.refresh import with_refresh
     from crawl_lib.parse.robotsbody import robots_text
@@ -64,8 +64,8 @@ else:
             "css": ("CSS", "parse_css"),
             "dates": ("http_date", "written_date"),
             "directives": ("Directives", "directives_of", "x_robots_nofollow"),
-            "facts": ("Facts", "Image", "Metadata", "Value", "read_facts"),
-            "headers": ("Headers", "escape_octets", "parse_content_type", "parse_head"),
+            "facts": ("Facts", "Metadata", "read_facts"),
+            "headers": ("Headers", "escape_octets", "parse_head"),
             "html": (
                 "TEXTS_OF_LINK",
                 "ParsedPage",
@@ -74,7 +74,7 @@ else:
                 "parse_html",
                 "words_of",
             ),
-            "languages": ("language_of_tag", "language_tag"),
+            "languages": ("language_of_tag",),
             "mime": ("HTML_TYPES", "XHTML", "detect_mime"),
             "refresh": ("with_refresh",),
             "robotsbody": ("robots_text",),

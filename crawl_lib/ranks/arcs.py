@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from crawl_lib.engine.numbers import Ints, count_sorted
+from crawl_lib.engine import Ints, count_sorted
 from crawl_lib.errors import os_errors
 from crawl_lib.ranks.kernel import Inlinks, mapped, starts_of
 from crawl_lib.stores import Stores

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from crawl_lib.config import PageRankConfig
-from crawl_lib.engine.numbers import Ints, column_of
+from crawl_lib.engine import Ints, column_of
 from crawl_lib.errors import os_errors
 from crawl_lib.parse import load_native
 from crawl_lib.stopping import Progress

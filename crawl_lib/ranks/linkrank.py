@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 
 from crawl_lib.config import LinkRankConfig
 from crawl_lib.crawldb import CRAWLDB, newest_version
-from crawl_lib.engine import in_batches
-from crawl_lib.engine.numbers import (
+from crawl_lib.engine import (
     Ints,
     KeyNumbers,
     column_of,
     count_sorted,
+    in_batches,
     keys_of,
     numbered,
     numbered_names,

@@ -29,14 +29,7 @@ from crawl_lib.rounds.ending import (
     nothing_due,
     requisite_rounds,
 )
-from crawl_lib.rounds.layout import (
-    has_never_worked,
-    is_retired,
-    is_taken_in,
-    nodes_changed,
-    require_layout,
-    unsettled,
-)
+from crawl_lib.rounds.layout import NodeLayout
 from crawl_lib.rounds.shares import share_of_node
 from crawl_lib.rounds.start import start_import, start_iteration, start_live
 from crawl_lib.rounds.waiting import at_once, waits_until

@@ -25,7 +25,7 @@ from crawl_lib.errors import ConfigError, TargetExistsError
 from crawl_lib.rounds.agreement import to_agree
 from crawl_lib.rounds.crawlname import CrawlName
 from crawl_lib.rounds.ending import requisite_rounds
-from crawl_lib.rounds.layout import require_layout
+from crawl_lib.rounds.layout import NodeLayout
 from crawl_lib.rounds.shares import put_by, share_out
 from crawl_lib.sealed import SEALED_VERSION
 from crawl_lib.stores import Stores
@@ -137,7 +137,7 @@ def _prepare(
     """Write a hidden folder that follows these; returns its name."""
     storage, crawl = stores.storage, stores.crawl
     CrawlName(stores).note()
-    require_layout(stores)
+    NodeLayout(stores).require()
     nodes = stores.config.servers if source.kind is Kind.CRAWL else (source.name,)
     seeds = crawl.inbox.seeds()
     sums = _sum_up(stores, folders, seeds)

@@ -2,8 +2,7 @@
 
 from typing import NamedTuple
 
-from crawl_lib.parse.directives import Directives
-from crawl_lib.parse.mime import HTML_TYPES
+from crawl_lib.parse import HTML_TYPES, Directives
 
 KINDS = {**dict.fromkeys(sorted(HTML_TYPES), "h"), "text/plain": "p", "application/pdf": "f"}
 """The types of content that are read: by MIME type, the letter that tells a child how."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         Forked,
         die_with_parent,
         ended,
+        fork_child,
         fork_server,
         serve,
     )
@@ -36,7 +37,15 @@ else:
         __name__,
         {
             "calls": ("NO_FILTER_TEXT", "can_filter", "refuse_calls"),
-            "forkserver": ("WORKER", "Forked", "die_with_parent", "ended", "fork_server", "serve"),
+            "forkserver": (
+                "WORKER",
+                "Forked",
+                "die_with_parent",
+                "ended",
+                "fork_child",
+                "fork_server",
+                "serve",
+            ),
             "process": ("allow_descriptors", "bar_packages", "keep_memory"),
             "sandbox": (
                 "NONE_TEXT",

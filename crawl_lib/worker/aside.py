@@ -26,8 +26,7 @@ from crawl_lib.parse import ParsedPage, count_links, parse_head
 from crawl_lib.records import Fetched
 from crawl_lib.segment import Position
 from crawl_lib.states import Outcome
-from crawl_lib.walls import refuse_calls, set_limits
-from crawl_lib.walls.forkserver import fork_child
+from crawl_lib.walls import fork_child, refuse_calls, set_limits
 from crawl_lib.warc import read_one
 from crawl_lib.worker.reading import Pieces, Reader, Reading, slices
 

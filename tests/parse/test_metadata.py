@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from crawl_lib.config import ParseConfig
-from crawl_lib.parse import Image, Metadata, ParsedPage, Value, language_tag, parse_html
+from crawl_lib.parse import Metadata, ParsedPage, parse_html
 from crawl_lib.parse.dates import read_date
-from crawl_lib.parse.facts import ORDER
+from crawl_lib.parse.facts import ORDER, Image, Value
+from crawl_lib.parse.languages import language_tag
 from tests.parse import hostile
 from tests.parse.metadata_pages import NOW, PAGES, URL, MetadataPage, json_ld
 

@@ -17,7 +17,7 @@ from crawl_lib.crawldir import Settled, SettledNotes
 from crawl_lib.errors import ConfigError, PathNotFoundError
 from crawl_lib.frontier import Queue
 from crawl_lib.node.retire import RetireReport, retire_lost, retire_node
-from crawl_lib.rounds import layout, start_iteration
+from crawl_lib.rounds import NodeLayout, start_iteration
 from crawl_lib.sealed import sealed_json
 from crawl_lib.stores import open_stores
 from crawl_lib.urlfiles import TakenIn
@@ -150,9 +150,9 @@ def test_a_start_that_was_slower_finds_what_the_faster_one_began(
         """What `start` asks once it knows the newest iteration: another node begins before that."""
         monkeypatch.undo()
         stages.crawl_node(stores, run_id="x", iteration=1, node="node-0")
-        return layout.unsettled(*args)
+        return NodeLayout.unsettled(*args)
 
-    monkeypatch.setattr(layout, "unsettled", unsettled)
+    monkeypatch.setattr(NodeLayout, "unsettled", unsettled)
     found = start_iteration(stores, run_id="x", iteration=1)
     assert found.folder == stores.crawl.folders()[-1]
     assert SettledNotes(stores.crawl, "node-0").read() is None, "else nothing is tested"

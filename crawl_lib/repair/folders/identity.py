@@ -16,7 +16,7 @@ from crawl_lib.dfsfiles import readable_json
 from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.frontier import Take
-from crawl_lib.rounds import FIRST_FILE, is_retired
+from crawl_lib.rounds import FIRST_FILE, NodeLayout
 from crawl_lib.sealed import SEALED_VERSION
 from crawl_lib.stores import Stores
 from crawl_lib.version import VERSION
@@ -43,7 +43,7 @@ def nodes_left(stores: Stores) -> list[str]:
     left = []
     for node in sorted({*parts, *SettledNotes.nodes(stores.crawl)} - set(stores.config.servers)):
         try:
-            left += [] if is_retired(stores, node) else [node]
+            left += [] if NodeLayout(stores).is_retired(node) else [node]
         except (DamagedFileError, PathNotFoundError):
             left.append(node)  # findings of the note, or the iteration
     return left
