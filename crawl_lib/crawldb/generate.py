@@ -501,7 +501,7 @@ def _earlier(row: Row, gone: Collection[bytes] | None) -> str | None:
 
 @dataclass(frozen=True)
 class WhyListed:
-    """Why a list has a URL, or not. `now`: of the list; `held_by`: the list that holds a leased URL.
+    """The reason why a list has a URL, or not. `now`: of the list; `held_by`: the list that holds a leased URL.
 
     `judged_by`: the number of the version, if it is not the list's own one, which is deleted.
     """

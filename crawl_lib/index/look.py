@@ -65,7 +65,7 @@ def index_stats(stores: Stores) -> IndexCounts:
 
 @dataclass(frozen=True)
 class InIndex:
-    """Whether a version of the index has a page.
+    """The answer whether a version of the index has a page.
 
     `reason`: one of `WHY`, None for a page that was not there when the version was made; `owner`: the key in hex of the
     page that is found in its place.

@@ -53,7 +53,7 @@ class RetireReport:
 
     `handed_over`: URLs, and `path`: their folder. Of a node without a queue `requeued`: those of them that were in the
     lost queue; `seen`, `new`: of the lines that were sent to the node. Of a `dry_run` all from `queue` on: what is
-    queued and open, and what has yet to be taken in.
+    queued and open, and what still has to be taken in.
     """
 
     node: str

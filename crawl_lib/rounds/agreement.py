@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Agreed:
-    """What the start of an iteration notes of its machine. `config`: the shared options."""
+    """The facts that the start of an iteration notes of its machine. `config`: the shared options."""
 
     krake_version: str
     code_digest: str

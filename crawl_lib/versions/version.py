@@ -83,7 +83,7 @@ class Version:
 
     @property
     def facts(self) -> VersionFacts:
-        """What the task that makes a version returns."""
+        """The result of the task that makes a version."""
         return VersionFacts(self.number, self.path, self.manifest["rows"])
 
     @property

@@ -31,7 +31,7 @@ def listed(
     """What the list of a version with these rows says, and its URLs."""
     leave_version(open_stores(config), number, rows)
     made = make(config, number)
-    return made["counts"], urls_of(config, made["list"]) if made["listed"] else set()
+    return made.counts, urls_of(config, made.list) if made.listed else set()
 
 
 def test_a_domain_has_so_many_hosts_by_default_and_private_suffixes_are_their_own(

@@ -459,8 +459,8 @@ def test_several_lists_of_one_version_share_no_url(tmp_path: Path) -> None:
     config = with_generate(config_of(tmp_path), top_n=3)
     leave_version(open_stores(config), 1, (row_of(f"http://a.example/{n}") for n in range(8)))
     made = [make(config, number, run_id=f"run-{number}") for number in (1, 2, 3)]
-    assert [one["list"] for one in made] == ["1-1", "1-2", "1-3"]
-    lists = [urls_of(config, one["list"]) for one in made]
+    assert [one.list for one in made] == ["1-1", "1-2", "1-3"]
+    lists = [urls_of(config, one.list) for one in made]
     assert [len(one) for one in lists] == [3, 3, 2]
     assert len(set.union(*lists)) == 8
 
@@ -503,7 +503,7 @@ def test_rounds_end_when_nothing_is_due_and_nothing_waits(tmp_path: Path) -> Non
     assert make(config, 1, NOW + DAY, "other").listed == 1
     assert ended_before(stores, run_id="other", iteration=1) == ""
     waits = make(config, 2, NOW + DAY, "other")
-    assert (waits["listed"], "ended" in waits) == (0, False), "a list has yet to be taken in"
+    assert (waits.listed, bool(waits.ended)) == (0, False), "a list has yet to be taken in"
 
 
 def test_before_the_first_version_and_in_odd_orders(tmp_path: Path) -> None:
@@ -555,7 +555,7 @@ def test_a_list_of_a_version_that_comes_meanwhile_is_seen(
     rows = [row_of(f"http://a.example/{n}") for n in range(3)]
     leave_version(open_stores(config), 1, rows)
     room = importlib.import_module("crawl_lib.crawldb.generate")
-    before, calls = room._read, list[dict[str, Any]]()
+    before, calls = room._read, list[Any]()
 
     def meanwhile(engine: Any) -> Any:
         found = before(engine)
@@ -660,7 +660,7 @@ def test_a_damaged_list_is_named_and_a_repair_lists_its_urls_again(tmp_path: Pat
     repair_crawl(open_stores(config))
     assert fsck(open_stores(config)).findings == []
     again = make(config)
-    assert (again["list"], again["listed"]) == ("1-2", 1), (
+    assert (again.list, again.listed) == ("1-2", 1), (
         "under another name: nodes may have taken the first one in"
     )
 
@@ -717,7 +717,7 @@ def test_rounds_do_not_end_while_a_list_of_retry_waits(tmp_path: Path) -> None:
     )
     segment.mkdir(parents=True)
     (segment / "manifest.json").write_bytes(SEGMENT_MANIFEST)
-    assert "ended" in make(config, 2), "it was taken in, and fetched"
+    assert make(config, 2).ended, "it was taken in, and fetched"
 
 
 def test_there_is_nothing_to_forget(tmp_path: Path) -> None:

@@ -98,4 +98,4 @@ def test_a_failing_host_has_a_smaller_share_until_half_of_its_urls_are_fetched(
     ]
     leave_version(open_stores(config), 1, [*rows, *(row_of(f"{B}/{page}") for page in range(10))])
     made = make(config)
-    assert Counter(made["counts"]) == Counter({"listed": 10 + listed, "host_limit": 10 - listed})
+    assert Counter(made.counts) == Counter({"listed": 10 + listed, "host_limit": 10 - listed})

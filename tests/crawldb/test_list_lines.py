@@ -137,13 +137,13 @@ def test_a_list_is_what_plain_python_writes(
         choose.choice([64, 1000]),
     )
     made = make(config, 2)
-    assert made["counts"] == {"listed": len(rows)}
-    at = crawl.root / "lists" / made["list"]
+    assert made.counts == {"listed": len(rows)}
+    at = crawl.root / "lists" / made.list
     data, places = (
         (at / "outlinks").read_bytes(),
         json.loads((at / "manifest.json").read_bytes())["outlinks"],
     )
-    for node, text in plain_parts(rows, made["list"], config, segment).items():
+    for node, text in plain_parts(rows, made.list, config, segment).items():
         part = data[places[node]["offset"] :][: places[node]["length"]]
         assert gzip.decompress(part).decode() == text
         assert places[node]["count"] == text.count("\n")

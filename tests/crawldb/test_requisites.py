@@ -199,13 +199,13 @@ def test_a_list_has_the_requisites_that_pages_ask_for(tmp_path: Path) -> None:
     rows = [needed(SHEET), needed(FONT, depth=3), needed(IMAGE, fetch_time=NEVER.timestamp())]
     leave_version(open_stores(config), 1, rows)
     made = make(config)
-    assert {line.url: line.requisite for line in lines_of(config, made["list"])} == {
+    assert {line.url: line.requisite for line in lines_of(config, made.list)} == {
         SHEET: 1,
         FONT: 3,
     }
-    assert made["counts"] == {"listed": 2, "not_needed": 1}
+    assert made.counts == {"listed": 2, "not_needed": 1}
     for ask in (explain, look_up):
-        assert ask(open_stores(config), IMAGE)["reason"] is Reason.NOT_NEEDED
+        assert ask(open_stores(config), IMAGE).reason is Reason.NOT_NEEDED
 
 
 def test_limits_of_pages_do_not_count_requisites(tmp_path: Path) -> None:
@@ -216,9 +216,9 @@ def test_limits_of_pages_do_not_count_requisites(tmp_path: Path) -> None:
     config = with_generate(config_of(tmp_path), **limits, requisites_top_n=10)
     leave_version(open_stores(config), 1, chain(pages, requisites))
     made = make(config)
-    listed = urls_of(config, made["list"])
+    listed = urls_of(config, made.list)
     assert (len(listed), sum(url.endswith(".png") for url in listed)) == (14, 10)
-    assert made["counts"] == {"listed": 14, "host_limit": 3, "top_n": 2, "requisites_top_n": 2}
+    assert made.counts == {"listed": 14, "host_limit": 3, "top_n": 2, "requisites_top_n": 2}
 
 
 def test_requisites_come_before_pages_of_their_domain_and_leave_room_for_others(
@@ -229,7 +229,7 @@ def test_requisites_come_before_pages_of_their_domain_and_leave_room_for_others(
     own = [row_of(f"http://farm.example/{number}") for number in range(10)]
     config = config_of(tmp_path)
     leave_version(open_stores(config), 1, chain(farm, good, own))
-    listed = urls_of(config, make(config, batch_size=40)["list"])
+    listed = urls_of(config, make(config, batch_size=40).list)
     assert sum("good" in url for url in listed) == 10
     assert sum("farm" in url for url in listed) == 30
     assert not any(url in listed for url in (row["url"] for row in own))
@@ -241,6 +241,6 @@ def test_a_round_of_requisites_lists_no_page_and_ends_where_none_waits(tmp_path:
     first = config.crawl.max_iterations + 1
     leave_version(open_stores(config), 1, [row_of(A), needed(SHEET)])
     made = make(config, first)
-    assert urls_of(config, made["list"]) == {SHEET}
-    assert made["counts"] == {"listed": 1, "page": 1}
-    assert make(config, first + 1)["ended"]
+    assert urls_of(config, made.list) == {SHEET}
+    assert made.counts == {"listed": 1, "page": 1}
+    assert make(config, first + 1).ended

@@ -318,7 +318,7 @@ def test_lists_of_the_crawldb_ask_again_as_lists_by_hand_do(tmp_path: Path) -> N
             }
             for path in revisits:
                 assert rows[path]["refers_to"] == full[site.urls[path]].place, "never to a revisit"
-                assert json.loads(rows[path]["metadata"])["list"] == made["list"]
+                assert json.loads(rows[path]["metadata"])["list"] == made.list
     result = Result(config)
     dates = warc_dates(result)
     assert dates["revisit"] <= dates["response"]

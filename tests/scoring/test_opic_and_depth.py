@@ -102,4 +102,4 @@ def test_a_list_takes_what_the_chain_is_worth(tmp_path: Path) -> None:
         Path(config.dfs_primary).parent.mkdir()
         crawl = Crawl(stores_on(open_storage(config), config))
         leave_version(crawl.stores, 1, rows)
-        assert [line.url for line in lines_of(config, make(config)["list"])] == [first]
+        assert [line.url for line in lines_of(config, make(config).list)] == [first]

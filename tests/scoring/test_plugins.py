@@ -161,7 +161,7 @@ def test_what_is_noted_of_a_page_is_a_column_and_no_metadata(
     crawl.seeds(f"{A}\ta=b")
     update(crawl.stores, now=NOW)
     made = make(config, now=T)
-    [line] = lines_of(config, made["list"])
+    [line] = lines_of(config, made.list)
     assert json.loads(line.metadata) == {"a": "b", "scoring": {"was_worth": 1.0}}
     plugins = load_plugins(config.scoring)
     known = note(plugins, "after_parsing", metadata_with_list(line), {"url": A, "title": "Title"})
