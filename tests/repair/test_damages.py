@@ -509,9 +509,9 @@ def another_url(path: Path) -> None:
 
 def _edit(path: Path, change: Callable[[dict], object]) -> None:
     value = json.loads(path.read_bytes())
-    is_sealed = value.pop("sha1", None)
+    del value["sha1"]
     change(value)
-    path.write_text(json.dumps(sealed(value) if is_sealed else value))
+    path.write_text(json.dumps(sealed(value)))
 
 
 def found(krake: Krake, *words: str) -> Counter[str]:
