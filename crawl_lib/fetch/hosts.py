@@ -154,10 +154,13 @@ class WaitingPages:
         if self._first is not None:
             job, self._first = self._first, None
             return job
-        job = next(filter(None, self._ranks), deque[Job]()).popleft()
-        if not any(self._ranks):
-            self._ranks = ()
-        return job
+        for jobs in self._ranks:
+            if jobs:
+                job = jobs.popleft()
+                if not any(self._ranks):
+                    self._ranks = ()
+                return job
+        raise IndexError
 
     def forget_cancelled(self) -> None:
         """Note a cancellation, and free pages once half may be cancelled.
@@ -237,13 +240,14 @@ class Host:
 
         None: the host has no request.
         """
-        has_pages = self.pages or self.later
-        if self.urgent or (self.ending and has_pages):
+        has_page = bool(self.pages)  # asked once: it takes as long as all else here
+        waits = has_page or self.later
+        if self.urgent or (self.ending and waits):
             ends_now = self.ending_until < math.inf and not self.urgent
             return 0.0 if ends_now else self.ready_at()
-        if self.waits_for is not None or not has_pages:
+        if self.waits_for is not None or not waits:
             return None
-        return self.ready_at() if self.pages else max(self.ready_at(), self.later[0][0])
+        return self.ready_at() if has_page else max(self.ready_at(), self.later[0][0])
 
     def next_page(self, now: float) -> Job | None:
         """Take the next page that may be asked for now."""

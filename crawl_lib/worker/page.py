@@ -20,7 +20,6 @@ from crawl_lib.config import Config
 from crawl_lib.durable import reached
 from crawl_lib.parse import (
     Headers,
-    Metadata,
     ParsedPage,
     count_links,
     parse_head,
@@ -56,6 +55,7 @@ MOST_S = 0.1
 
 By the clock, a machine with other work would divide every group, and a page would cost a fifth more there.
 """
+_NO_METADATA = (None,) * 5
 _MOST_LINKS_BYTES = 8 << 20
 """Links of so many bytes wait for their rows at most."""
 
@@ -314,7 +314,9 @@ def _metadata_of(page: ParsedPage | None) -> tuple[str | None, ...]:
 
     The config says whether pages are asked for metadata.
     """
-    said = (page.metadata if page else None) or Metadata()
+    said = page.metadata if page else None
+    if said is None:
+        return _NO_METADATA
     return tuple(
         value and value[0]
         for value in (said.image, said.author, said.published, said.modified, said.language)
