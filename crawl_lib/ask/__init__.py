@@ -1,13 +1,13 @@
 """What people ask of a crawl, without a lock and without a trace: a page, what it answered, why a URL is where it is.
 
-How data flows: `find_page` looks a page up in an export, else its newest capture in the segments, and `read_answer`
-reads what came (`page`). `explain` says of a URL what led to it, what rules and robots.txt say of it, and where it is
-(`why`); `check_url` what the config would do with it, and fetches it once (`check`); `visit_url` reads that answer
-too, and judges its links (`visit`). `list_segments`, `captures_of` and `dump_rows` give what segments hold,
-`refused_hosts` which hosts were refused for their addresses (`segments`). `inlinks_of` and `dump_links` give what the
-tables of links do, and `links_left_out` what the LinkDb's limits leave out (`links`).
+How data flows: `find_page` looks a page up in an export, or else its newest capture in the segments, and `read_answer`
+reads the server's answer (`page`). `explain` tells the way to a URL, the verdicts of rules and robots.txt, and the
+place of the URL (`why`). `check_url` tells the verdict of the config, and fetches the URL once (`check`); `visit_url`
+also reads the answer, and judges its links (`visit`). `list_segments`, `captures_of` and `dump_rows` give the content
+of segments, `refused_hosts` the hosts refused for their addresses (`segments`). `inlinks_of` and `dump_links` give the
+tables of links, and `links_left_out` the links beyond the LinkDb's limits (`links`).
 
-`look_up` asks for all of one URL in a child process (`apart`, `child`), within a limit of time.
+`look_up` asks all questions about one URL in a child process (`apart`, `child`), within a limit of time.
 """
 
 from typing import TYPE_CHECKING

@@ -1,6 +1,6 @@
 """A look-up of one URL in a child process, for a server: the child is killed at a limit of time.
 
-The question goes to the child as a pickle. Only the server writes this pickle. The child reads what strangers wrote,
+The question goes to the child as a pickle. Only the server writes this pickle. The child reads the bytes of strangers,
 and so the child answers with JSON, a line for each part.
 """
 
@@ -28,7 +28,7 @@ _READ_BYTES = 1 << 16
 
 
 class ChildQuestion(NamedTuple):
-    """What a child is asked. `seconds`: until the child is killed."""
+    """The question to a child. `seconds`: until the child is killed."""
 
     config: Config
     secrets: Secrets
@@ -38,7 +38,7 @@ class ChildQuestion(NamedTuple):
 
 @dataclass(frozen=True)
 class LookUp:
-    """The answer of a child. `parts`: by name; `missed`: names of `PARTS` that the child did not get to."""
+    """The answer of a child. `parts`: by name; `missed`: names of `PARTS` that the child did not reach."""
 
     parts: Mapping[str, Any]
     missed: tuple[str, ...]
@@ -47,8 +47,8 @@ class LookUp:
 def look_up(config: Config, secrets: Secrets, url: str, *, seconds: float) -> LookUp:
     """Look a URL up in a child process, within a time limit.
 
-    `seconds`: the limit, once Python has started. The start has the same limit of its own, since a machine may be busy.
-    A part is a mapping as the command of its name prints, or has an `error`.
+    `seconds`: the limit, once Python has started. The start has a separate limit of the same length, since a machine
+    may be busy. A part is a mapping as printed by the command of this name, or has an `error`.
     """
     with subprocess.Popen(
         [sys.executable, "-P", "-m", "crawl_lib.ask.child", str(os.getpid())],

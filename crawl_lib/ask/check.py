@@ -1,7 +1,7 @@
-"""`krake check URL`: what the config would do with a URL, and one test fetch, of which the crawl notices nothing.
+"""`krake check URL`: the verdict of the config on a URL, and one test fetch without a trace in the crawl.
 
-Robots.txt is asked for as well. What is remembered of hosts and turns is in a folder of its own that is deleted; of the
-node on this machine that owns the host only when the host was asked last is known, so that its delay is kept.
+robots.txt is fetched as well. The memory of hosts and turns is in a temporary folder. From the node on this machine
+that owns the host, only the time of the last request is taken over, so that the host's delay is kept.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ _ONE_TRY = {
 
 
 def check_url(stores: Stores, text: str) -> Facts:
-    """Return what `krake check` prints, for JSON.
+    """Return the output of `krake check`, for JSON.
 
-    `url`, `key`, `host`, `owner` (the node of its host; None with local routing); `as_seed`, `as_link`: what rules and
-    scope say of it; `full`: rules for traps and budgets that would keep it out of its node's queue now, `notes`: what
-    could not be asked; `robots`: see `explain`; `fetch`: what the test fetch brought.
+    `url`, `key`, `host`, `owner` (the node of the host; None with local routing); `as_seed`, `as_link`: the verdicts of
+    rules and scope; `full`: rules for traps and budgets that would now keep the URL out of its node's queue, `notes`:
+    questions without an answer; `robots`: see `explain`; `fetch`: the result of the test fetch.
 
-    Raises InputError for what is no URL; ConfigError for a site of other people where the config names no contact;
+    Raises InputError for a text that is no URL; ConfigError for a site of other people without a contact in the config;
     StoppedError.
     """
     return fetch_once(stores, text)[0]
@@ -59,7 +59,7 @@ def fetch_once(stores: Stores, text: str) -> tuple[Facts, Fetched]:
 
 
 def _keep_delay(stores: Stores, owner: str | None, host: str, store: HostStore) -> None:
-    """Have the host wait as long as its node would."""
+    """Make the host wait as long as its node would."""
     if owner is None:
         return
     with read_hosts(stores.node_dir(owner)) as known:
@@ -69,7 +69,7 @@ def _keep_delay(stores: Stores, owner: str | None, host: str, store: HostStore) 
 
 
 class _Caller:
-    """Who asks for the one URL. `fetched`: what it ended in."""
+    """The caller of the one fetch. `fetched`: the result."""
 
     def __init__(self, stores: Stores) -> None:
         self._stores = stores

@@ -22,7 +22,7 @@ from crawl_lib.walls import data_bytes, die_with_parent, set_limits
 
 MEMORY_BYTES = 1 << 30
 SHOWN_CHARS = 100_000
-"""Of a source and of a text: people read a part, and a page of 64 MB would stop their browser."""
+"""The most characters of a source or text: people read a part, and a page of 64 MB would stop their browser."""
 _WAIT_S = 1.0
 
 
@@ -57,7 +57,7 @@ class Asking:
         self._asked, self._until_s = asked, until_s
 
     def why(self) -> dict[str, Any]:
-        """Return what `explain` says."""
+        """Return the result of `explain`."""
         return explain(self._stores, self._asked.url, links_until_s=self._until_s)
 
     def cat(self) -> "_ShownSource | None":
@@ -93,7 +93,7 @@ class Asking:
         )
 
     def show(self) -> PageView:
-        """Return what `find_page` says."""
+        """Return the result of `find_page`."""
         return find_page(self._stores, self._asked.url)
 
     @cached_property

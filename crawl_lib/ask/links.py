@@ -1,4 +1,4 @@
-"""What people ask of links: `krake linkdb get|dump`. Nothing is written."""
+"""Questions about links: `krake linkdb get|dump`. Nothing is written."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from crawl_lib.urls import host_of, key_of
 from crawl_lib.versions import Family, Version, Versions
 
 TABLES = {"inlinks": LINKDB, "outlinks": OUTLINKS, "ranks": LINKRANK}
-"""What may be dumped."""
+"""The tables for a dump."""
 
 
 def inlinks_of(stores: Stores, text: str) -> list[dict[str, Any]]:
@@ -54,7 +54,7 @@ def links_left_out(stores: Stores, text: str, found: Sequence[Mapping[str, Any]]
 
 
 def _links_to(stores: Stores, links: Version, key: bytes) -> Iterator[dict[str, Any]]:
-    """Yield the links to a page that count, in order of sources."""
+    """Yield the counting links to a page, in order of sources."""
     columns = ["key", "url", "target", "target_url", "anchor", "is_gone"]
     for batch in Versions(stores, OUTLINKS).batches(links, columns):
         yield from batch.filter((pc.field("target") == key) & ~pc.field("is_gone")).to_pylist()
@@ -63,7 +63,7 @@ def _links_to(stores: Stores, links: Version, key: bytes) -> Iterator[dict[str, 
 def _limit(settings: Mapping[str, Any], *, is_old: bool, shown: int) -> Callable[[str, str], str]:
     """Return a function that names the option excluding a link.
 
-    It takes the URLs of the link's ends.
+    The function takes the URLs of the link's ends.
     """
 
     def named(source_url: str, target_url: str) -> str:
@@ -82,7 +82,7 @@ def _limit(settings: Mapping[str, Any], *, is_old: bool, shown: int) -> Callable
 def dump_links(stores: Stores, table: str, out: TextIO, *, as_csv: bool) -> int:
     """Write all rows of one of `TABLES`; return their number.
 
-    As `dump_version` does. Raises InputError before the first version.
+    The format is that of `dump_version`. Raises InputError before the first version.
     """
     family = TABLES[table]
     return dump_version(Versions(stores, family), _version(stores, family), out, as_csv=as_csv)

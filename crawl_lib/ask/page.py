@@ -1,4 +1,4 @@
-"""One page, by URL, key or NodeID: its row in an export, else its newest capture; and what it answered."""
+"""One page, by URL, key or NodeID: its row in an export, or else its newest capture; and the server's answer."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
@@ -25,7 +25,7 @@ from crawl_lib.warc import split_head
 
 
 class ServerAnswer(NamedTuple):
-    """What a server answered: status line and headers as they came, and the body, its codings undone."""
+    """A server's answer: status line and headers as received, and the body without codings."""
 
     head: bytes
     content: Content
@@ -33,7 +33,7 @@ class ServerAnswer(NamedTuple):
     def source(self) -> str:
         """Return the body as text.
 
-        By the charset that the answer or the page names.
+        The charset comes from the answer or the page.
         """
         mime, charset = parse_head(self.head).content_type
         is_html = detect_mime(mime, self.content.data) in HTML_TYPES
@@ -48,12 +48,12 @@ class ServerAnswer(NamedTuple):
 def find_page(stores: Stores, page: str, *, export: str | None = None) -> PageView:
     """Return what is known of a page.
 
-    The page is named by its URL, its key in hex, or its NodeID, as in `export.show_page`. What the newest export does
-    not have, such as a page that answered 404, is its newest capture in the segments: `row` without the columns of
-    exports, and None for what only an export knows. `export`: look nowhere else. For a page fetched in real time after
-    the newest segment, `row` is the document in krakepages.
+    The page is named by its URL, its key in hex, or its NodeID, as in `export.show_page`. A page outside of the newest
+    export, such as a 404, is shown by its newest capture in the segments: `row` lacks the columns of exports, and facts
+    of exports are None. `export`: look nowhere else. For a page fetched in real time after the newest segment, `row` is
+    the document in krakepages.
 
-    Raises InputError where there is no such page; PathNotFoundError without the export that is needed.
+    Raises InputError for an unknown page; PathNotFoundError without the needed export.
     """
     key = None if is_node_id(page) else page_key(stores, page)
     try:
@@ -87,7 +87,7 @@ def _live_row(stores: Stores, key: bytes, row: dict[str, Any] | None) -> dict[st
 
 
 def is_later(live: dict[str, Any], row: dict[str, Any] | None) -> bool:
-    """Say whether krakepages knows of a later fetch than segments.
+    """Say whether krakepages has a later fetch than the segments.
 
     `live`: a row of krakepages (`row_facts`).
     """
@@ -104,9 +104,9 @@ def is_later(live: dict[str, Any], row: dict[str, Any] | None) -> bool:
 def newest_rows(stores: Stores, keys: Collection[bytes]) -> dict[bytes, dict[str, Any]]:
     """Return the newest row of `pages` of each key.
 
-    Final or not, with its `segment_path`; none of dropped pages. The table of captures is asked first, where there is
-    one, and then the segments that the table lacks. Without it, or where it is out of date, iterations are read from
-    the newest one on, until all keys are found.
+    A row may be final or not, and has its `segment_path`; dropped pages have no row. The table of captures is asked
+    first, if there is one, and then the segments that the table lacks. Without a table, or if the table is out of date,
+    iterations are read from the newest on, until all keys are found.
     """
     table = KnownCaptures.of(stores)
     if table is None:
@@ -188,7 +188,7 @@ def _search(
 def _row_now(stores: Stores, view: PageView) -> dict[str, Any]:
     """Return a page's current row, after possible compactions.
 
-    `krake segment compact` moves records. The row of the export is returned where the segment has no such row. Raises
+    `krake segment compact` moves records. If the segment has no such row, the row of the export is returned. Raises
     DamagedFileError, StorageError.
     """
     row, path = view.row, view.row["segment_path"]
@@ -202,7 +202,7 @@ def _row_now(stores: Stores, view: PageView) -> dict[str, Any]:
 def full_row(stores: Stores, key: bytes, segment: str) -> dict[str, Any]:
     """Return the full capture that a revisit refers to.
 
-    Raises PathNotFoundError where it is gone.
+    Raises PathNotFoundError if the capture is gone.
     """
     path = stores.crawl.segment_named(segment).path
     if stores.storage.exists(path):
@@ -217,8 +217,8 @@ def full_row(stores: Stores, key: bytes, segment: str) -> dict[str, Any]:
 def read_answer(stores: Stores, view: PageView) -> ServerAnswer:
     """Return a page's answer, or an unchanged page's full capture.
 
-    `view`: as `find_page` gives it. Raises InputError where its fetch brought no answer, PathNotFoundError where the
-    full capture is gone.
+    `view`: a result of `find_page`. Raises InputError if the fetch brought no answer, PathNotFoundError if the full
+    capture is gone.
     """
     row = _row_now(stores, view) if view.export else view.row
     if "hops" in row:

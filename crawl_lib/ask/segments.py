@@ -1,4 +1,4 @@
-"""Committed segments as people ask for them: which there are, the records of one URL, rows of a table as text."""
+"""Committed segments for people: a list of all, the records of one URL, rows of a table as text."""
 
 import csv
 import json
@@ -20,7 +20,7 @@ from crawl_lib.urls import key_of
 from crawl_lib.warc import Whole, scan
 
 _AROUND_BYTES = 1 << 18
-"""A request, and a metadata record, have less: a URL of 65,535 characters is in them some times."""
+"""A request or metadata record has fewer bytes: both have the URL, of up to 65,535 characters, a few times."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,10 @@ def list_segments(stores: Stores) -> list[ListedSegment]:
 def segment_files(stores: Stores, kind: str) -> list[str]:
     """Return paths of files of all committed segments.
 
-    With the address of the store.
+    Each path has the address of the store.
 
-    `kind`: `pages`, `links` or `warc`. Who globs a bucket may see a segment while it is copied; these are committed.
-    Raises DamagedFileError, StorageError.
+    `kind`: `pages`, `links` or `warc`. A glob over a bucket may also find a half-copied segment; these segments are
+    committed. Raises DamagedFileError, StorageError.
     """
     paths = []
     for segment in stores.until_stopped(stores.crawl.segments()):
@@ -103,7 +103,7 @@ def captures_of(
 ) -> Iterator[Captured]:
     """Yield all captures of a URL, oldest first.
 
-    In these segments or in all. Raises InputError for what is no URL, DamagedFileError, StorageError.
+    `segments`: empty: all segments. Raises InputError for a text that is no URL, DamagedFileError, StorageError.
     """
     key = key_of(url_named(stores, url))
     for segment in stores.until_stopped(segments or stores.crawl.segments()):
@@ -117,7 +117,7 @@ def captures_of(
 def _group(storage: Storage, where: str, row: dict[str, Any]) -> list[Whole]:
     """Return a capture's request, main record and metadata.
 
-    They follow each other in the file; only complete records count.
+    The records follow each other in the file; only complete records count.
     """
     offset, length = row["warc_offset"], row["warc_length"]
     begin = max(0, offset - _AROUND_BYTES)
@@ -137,9 +137,9 @@ def dump_rows(
 ) -> int:
     """Write rows of `pages` or `links` as text; return their number.
 
-    Of these segments, or of all. A line a row: a JSON object, or values between commas below a line of names, what is
-    within a value as JSON. Each has its `segment` first; keys in hex, times in ISO 8601. Raises DamagedFileError,
-    StorageError.
+    `segments`: empty: all segments. Each row is a line: a JSON object, or comma-separated values below a line of names,
+    with inner values as JSON. Each row begins with its `segment`; keys are in hex, times in ISO 8601. Raises
+    DamagedFileError, StorageError.
     """
     count, writer = 0, csv.writer(out, lineterminator="\n")
     for segment in segments or stores.crawl.segments():
@@ -166,7 +166,7 @@ def dump_rows(
 def refused_hosts(stores: Stores, folders: Collection[str]) -> dict[str, str]:
     """Return some hosts refused for their addresses.
 
-    In iterations, each with an error that names an address. Raises DamagedFileError, StorageError.
+    Only in the given iterations; each host has an error that names an address. Raises DamagedFileError, StorageError.
     """
     for segment in stores.crawl.segments():
         if segment.folder not in folders:
@@ -183,7 +183,7 @@ def refused_hosts(stores: Stores, folders: Collection[str]) -> dict[str, str]:
 def require_segments(stores: Stores, names: Sequence[str]) -> list[SegmentRef]:
     """Return segments by name.
 
-    Raises InputError for a missing one.
+    Raises InputError for a missing segment.
     """
     found = [stores.crawl.segment_named(text) for text in names]
     for one in found:

@@ -1,4 +1,4 @@
-"""What people ask of the CrawlDb: `krake crawldb stats|get|top|dump|hosts|explain`. Nothing is written."""
+"""Questions about the CrawlDb: `krake crawldb stats|get|top|dump|hosts|explain`. Nothing is written."""
 
 import csv
 import json
@@ -78,7 +78,7 @@ def row_of_url(stores: Stores, text: str) -> Facts | None:
 def best_rows(stores: Stores, count: int) -> list[Facts]:
     """Return the rows with the highest scores.
 
-    Of equal ones those with the smallest keys.
+    Among equal scores, rows with smaller keys come first.
     """
     best = CRAWLDB_SCHEMA.empty_table()
     for batch in Versions(stores, CRAWLDB).batches(_version(stores), CRAWLDB_SCHEMA.names):
@@ -90,7 +90,7 @@ def best_rows(stores: Stores, count: int) -> list[Facts]:
 def dump_crawldb(stores: Stores, out: TextIO, *, as_csv: bool) -> int:
     """Write all rows by key, as `dump_version` does.
 
-    With plug-ins that have an `index_boost` the last column is `boost`: what a search engine is told of the page.
+    With plug-ins that have an `index_boost` the last column is `boost`: the page's boost for a search engine.
     """
     version = _version(stores)
     scoring = Scoring.of(stores.config, now=version.manifest["now"], version=version.number)
@@ -112,7 +112,7 @@ def dump_version(
 
     A line is a JSON object, or values below a line of names.
 
-    `more`: columns behind those of the table, and what makes them of rows.
+    `more`: columns after the columns of the table, each with the function that computes the column.
     """
     count, writer, stores = 0, csv.writer(out, lineterminator="\n"), versions.stores
     names = versions.family.schema.names
@@ -136,9 +136,9 @@ def dump_hosts(
 ) -> None:
     """Write the facts of each host, largest first.
 
-    As `dump_crawldb` writes rows.
+    The format is that of `dump_crawldb`.
 
-    `now`: for what is due; `count`: how many hosts, None: all. Raises as `host_statistics`.
+    `now`: decides which URLs are due; `count`: the number of hosts, None: all. Raises as `host_statistics`.
     """
     names = [column.name for column in fields(HostStatistics)]
     writer = csv.DictWriter(out, names, lineterminator="\n")

@@ -1,4 +1,4 @@
-"""One visit of a page, for `krake shell`: the answer, what the parser reads in it, and a verdict on each link.
+"""One visit of a page, for `krake shell`: the answer, the parser's results, and a verdict on each link.
 
 `Discovery` judges the links, as in a crawl, with the scope of the newest iteration.
 """
@@ -19,7 +19,7 @@ from crawl_lib.worker import Discovery, Reader
 
 
 class Link(NamedTuple):
-    """A link of a page, as a row of `links` has it. `rule`: what decided whether it is `followed`."""
+    """A link of a page, as in a row of `links`. `rule`: the rule that decided whether the link is `followed`."""
 
     url: str
     anchor: str
@@ -31,11 +31,11 @@ class Link(NamedTuple):
 
 @dataclass(frozen=True)
 class CheckedFetch:
-    """What one fetch of a URL brought.
+    """The result of one fetch of a URL.
 
     `verdicts`: the result of `check_url`, and `rejections`: the number of links that each rule rejects. `fetched`: the
-    answer as it came; `headers`: its headers; `content`: its body without codings. `page`: what the parser read, None
-    where the answer is no page. `links`: the links of the page; `rejections` also counts links that are no URLs.
+    answer as received; `headers`: its headers; `content`: its body without codings. `page`: the parser's result, None
+    if the answer is no page. `links`: the links of the page; `rejections` also counts links that are no URLs.
     """
 
     verdicts: Facts
@@ -49,8 +49,8 @@ class CheckedFetch:
 def visit_url(stores: Stores, text: str) -> CheckedFetch:
     """Fetch a URL once, and read the answer like a seed's.
 
-    The crawl notices nothing, as with `check_url`. Raises the errors of `check_url`, and SetupError where the scanner
-    of links is missing: the operator runs `make setup`.
+    The crawl notices nothing, as with `check_url`. Raises the errors of `check_url`, and SetupError if the scanner of
+    links is missing: the operator runs `make setup`.
     """
     require_scanner()
     verdicts, fetched = fetch_once(stores, text)

@@ -1,8 +1,8 @@
-"""`krake why URL`: what is known of one URL, and so why it was crawled, waits, or is not crawled.
+"""`krake why URL`: all facts about one URL, and so the reason why the URL was crawled, waits, or is not crawled.
 
-Everything that has the URL is asked: the newest row of `pages`, the directories of nodes on this machine, what nodes
-have yet to take in, the key store, and, where none of these has it, the links that lead to it. What cannot be asked
-from here is a note.
+Every place with the URL is asked: the newest row of `pages`, the directories of nodes on this machine, sources before
+their intake, the key store, and, if none of these has the URL, the links to the URL. A place that cannot be asked from
+here is named in a note.
 """
 
 import math
@@ -42,7 +42,7 @@ from crawl_lib.urls import (
 )
 
 LINK_ITERATIONS = 20
-"""So many of the newest iterations are searched for a link to a URL that nothing else has."""
+"""The number of newest iterations that are searched for a link to an otherwise unknown URL."""
 _NOT_FOUND = "was not found: no page that was crawled links to it, and it waits nowhere here"
 _NOT_FOUND_LATELY = (
     "was not found: no page of the newest iterations links to it, and it waits nowhere here"
@@ -59,25 +59,25 @@ _LINK_COLUMNS = ("source", "target", "followed", "rule", "element")
 def explain(
     stores: Stores, text: str, *, all_links: bool = False, links_until_s: float = math.inf
 ) -> Facts:
-    """Return what `krake why` prints, for JSON.
+    """Return the output of `krake why`, for JSON.
 
-    `answer` is its one sentence.
+    `answer` is the answer in one sentence.
 
-    `url`, `key`, `host`; `owner`: the node of its host, None with local routing; `state`: of its key, "unknown" for
-    none. `waits`: where the URL is that is yet to be fetched: node, place of how many, `due`. `source`: what led to it:
-    a page or robots.txt, a list, or injected seeds, and how deep it is. `scope`: what rules and scope say of it.
-    `robots`: what its host's robots.txt said last, and its line that decides; `back_off`: until when the host is left
-    alone, and `asked` until when it asked for that (Retry-After). `at_once`: the command that fetches a URL that waits.
-    `capture`: its newest row of `pages`, with the place of its record. `link`: one that leads to it, where nothing else
-    has it. `crawldb`: where there is one, what it says (`look_up_listing`). `realtime`: the row of the real-time
-    service, where there is one (`row_facts`). `index`: where there is one, whether it has the page, or why not.
-    `notes`: what could not be asked. What is not known is None.
+    `url`, `key`, `host`; `owner`: the node of the host, None with local routing; `state`: of the key, or "unknown".
+    `waits`: the place of a URL before its fetch: node, place and length of the queue, `due`. `source`: the origin of
+    the URL: a page or robots.txt, a list, or injected seeds, and the depth. `scope`: the verdict of rules and scope.
+    `robots`: the last robots.txt of the host, and the line that decides; `back_off`: until when the host is left alone,
+    and `asked` until when the host asked for this (Retry-After). `at_once`: the command that fetches a waiting URL.
+    `capture`: the newest row of `pages`, with the place of its record. `link`: a link to the URL, if no other place has
+    the URL. `crawldb`: with a CrawlDb, the result of `look_up_listing`. `realtime`: with a real-time service, the row
+    of the service (`row_facts`). `index`: with an index, whether the index has the page, or why not. `notes`: places
+    that could not be asked. Unknown facts are None.
 
-    With a table of captures a URL is looked up at once, and so are links: of the newest `LINK_ITERATIONS` iterations
-    alone; `unsearched` is the number of other iterations, which a note names too. `all_links`: of all iterations.
-    `links_until_s`: end the search for links at this moment of the monotonic clock.
+    With a table of captures the look-up of a URL is fast, and links are searched only in the newest `LINK_ITERATIONS`
+    iterations; `unsearched` is the number of other iterations, which a note names too. `all_links`: search all
+    iterations. `links_until_s`: end the search for links at this moment of the monotonic clock.
 
-    Raises InputError for what is no URL that Krake crawls, DamagedFileError or StorageError naming a segment.
+    Raises InputError for a text that is no URL for Krake, DamagedFileError or StorageError naming a segment.
     """
     url = url_named(stores, text)
     key, host, notes = key_of(url), host_of(url), list[str]()
@@ -143,7 +143,7 @@ def _live(stores: Stores, key: bytes, row: Facts | None, notes: list[str]) -> Fa
 def _in_index(stores: Stores, key: bytes) -> str | None:
     """Say whether or why not the newest index has a page.
 
-    None where there is no index.
+    None without an index.
     """
     found = why_indexed(stores, key)
     if found is None:
@@ -160,13 +160,13 @@ def _in_index(stores: Stores, key: bytes) -> str | None:
 
 
 def verdict(stores: Stores, url: str, depth: int, *, as_seed: bool = False) -> Facts:
-    """Return what the config says of a URL.
+    """Return the verdict of the config on a URL.
 
-    `accepted`, `by`, and the first `rule` that matches, if any.
+    `accepted`, `by`, and the first matching `rule`, if any.
 
-    `becomes`: what normalisers make of it, if that is another URL; it is that one which is judged.
+    `becomes`: the normalised URL, if different; the verdict is on the normalised URL.
 
-    Its scope is that of the newest iteration; that of a seed, or without an iteration, has its own host.
+    The scope is that of the newest iteration; for a seed, or without an iteration, the scope is the URL's own host.
     """
     host = host_of(url)
     judge = filter_at(stores, host, depth, as_seed=as_seed)
@@ -185,7 +185,7 @@ def verdict(stores: Stores, url: str, depth: int, *, as_seed: bool = False) -> F
 def filter_at(stores: Stores, host: str, depth: int, *, as_seed: bool = False) -> UrlFilter:
     """Return the filter of URLs at a depth.
 
-    Its scope is that of the newest iteration, else `host` alone.
+    The scope is that of the newest iteration, or else `host` alone.
     """
     newest, config = stores.crawl.newest_iteration(), stores.config
     hosts = {host} if as_seed or newest is None else stores.crawl.scopes.read(newest)
@@ -194,7 +194,7 @@ def filter_at(stores: Stores, host: str, depth: int, *, as_seed: bool = False) -
 
 @contextmanager
 def _noted(notes: list[str]) -> Iterator[None]:
-    """Turn failures to ask into notes."""
+    """Turn errors into notes."""
     try:
         yield
     except KrakeError as error:
@@ -211,8 +211,8 @@ def _state(stores: Stores, key: bytes, notes: list[str]) -> str | None:
 def _waits(stores: Stores, owner: str | None, url: str, notes: list[str]) -> Facts | None:
     """Return where a URL waits, as far as this machine sees.
 
-    It is to be fetched, or is being fetched. Its owner is asked first; others may have it where the list of nodes has
-    changed, or with local routing.
+    Such a URL is before its fetch, or being fetched. The owner is asked first; other nodes may have the URL after a
+    change of the list of nodes, or with local routing.
     """
     for node in sorted(stores.config.servers, key=lambda node: node != owner):
         directory = stores.node_dir(node)
@@ -232,9 +232,9 @@ def _waits(stores: Stores, owner: str | None, url: str, notes: list[str]) -> Fac
 def full_here(stores: Stores, owner: str | None, url: str, notes: list[str]) -> list[str]:
     """Return the rules that keep a URL out of its queue.
 
-    As far as this machine can see its owner's queue.
+    Only queues on this machine are asked.
 
-    `notes`: gets what could not be asked.
+    `notes`: gets the places that could not be asked.
     """
     budgets, traps = Budgets(stores.config.urls), Traps(stores.config.traps)
     found: list[str] = []
@@ -251,7 +251,7 @@ _Lines = Iterable[tuple[bytes, bytes]]
 def _waiting_lines(stores: Stores, queue: Queue) -> Iterator[tuple[str, int | None, _Lines]]:
     """Yield the lines of URLs that wait on a node.
 
-    The name of their place and their number come first.
+    The name of the place and the number of lines come first.
     """
     take = Take.open(queue.directory)
     if take is not None:
@@ -292,14 +292,14 @@ def _among(lines: _Lines, url: str, where: str) -> Facts | None:
 
 
 def _utc(seconds: float) -> str | None:
-    """POSIX seconds in ISO 8601; None for 0."""
+    """Return POSIX seconds in ISO 8601; None for 0."""
     return datetime.fromtimestamp(seconds, UTC).isoformat() if seconds else None
 
 
 def _source(stores: Stores, url: str, known: Facts | None) -> Facts | None:
-    """Return what led to a URL, if known.
+    """Return the origin of a URL, if known.
 
-    `known`: where it waits, or its row.
+    `known`: the place where the URL waits, or its row.
     """
     if known is None:
         return None
@@ -312,7 +312,7 @@ def _source(stores: Stores, url: str, known: Facts | None) -> Facts | None:
 def _page_named(stores: Stores, url: str, key: bytes) -> str:
     """Return a linking page's URL, or else its key.
 
-    The key if its segment is gone.
+    The result is the key if the page's segment is gone.
     """
     robots = f"{authority_of(url)}/robots.txt"
     if key == key_of(robots):
@@ -324,7 +324,7 @@ def _page_named(stores: Stores, url: str, key: bytes) -> str:
 def _seeds_with(stores: Stores, url: str) -> str | None:
     """Return the run that injected a URL, if known.
 
-    None: an import, or seeds that were deleted.
+    None: an import, or deleted seeds.
     """
     wanted = url.encode()
     for digest in stores.crawl.inbox.seeds():
@@ -339,10 +339,10 @@ def _seeds_with(stores: Stores, url: str) -> str | None:
 def _link(stores: Stores, key: bytes, most: int | None, until_s: float) -> tuple[Facts | None, int]:
     """Find a link to a page, in the newest segment with one.
 
-    A followed one, if there is.
+    A followed link is preferred.
 
-    `most`: search so many iterations, the newest ones; None: all. `until_s`: begin no iteration after this moment of
-    the monotonic clock. Returns None for the link if no page has one, and how many iterations were not searched then.
+    `most`: the number of newest iterations to search; None: all. `until_s`: begin no iteration after this moment of the
+    monotonic clock. Returns None if no page has a link, and then the number of unsearched iterations.
     """
     folders = stores.crawl.folders()[::-1]
     for place, folder in enumerate(stores.until_stopped(folders[:most])):
@@ -378,9 +378,9 @@ def _nodes_of(stores: Stores, folder: str) -> list[str]:
 
 
 def _host(stores: Stores, owner: str | None, url: str, host: str, notes: list[str]) -> Facts:
-    """Return what is remembered of a host: robots.txt and back-off.
+    """Return the stored facts of a host: robots.txt and back-off.
 
-    Of a URL's host.
+    The host is the URL's.
     """
     config, now = stores.config, time.time()
     found: Facts = {"robots": None, "back_off": None, "asked": None}
@@ -399,7 +399,7 @@ def _host(stores: Stores, owner: str | None, url: str, host: str, notes: list[st
 
 
 def robots_says(row: Any, token: str, url: str) -> Facts:
-    """Return what a stored robots.txt says of a URL."""
+    """Return the verdict of a stored robots.txt on a URL."""
     rules = rules_of_row(row, token)
     refusal = rules.refusal if rules else None
     return {
@@ -415,7 +415,7 @@ def robots_says(row: Any, token: str, url: str) -> Facts:
 def _at_once(found: Facts) -> str | None:
     """Return the command that fetches a waiting URL at once.
 
-    None for a URL that waits for nothing.
+    None for a URL that does not wait.
     """
     waits, capture = found["waits"], found["capture"]
     times = [waits["due"], found["back_off"]] if waits else [capture and capture["retry_at"]]
@@ -482,7 +482,7 @@ def _says_live(live: Facts, scope: Facts) -> str:
 
 
 def says_listing(found: Facts) -> str:
-    """Return one sentence on what the CrawlDb says of a URL."""
+    """Return one sentence with the CrawlDb's facts about a URL."""
     row, made = found["row"], found["list"]
     text = f"is {row['status']}, and due {row['fetch_time']}" if row else "is not in the CrawlDb"
     by = f" by {made['held_by']}" if made and "held_by" in made else ""

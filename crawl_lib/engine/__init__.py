@@ -1,15 +1,15 @@
 """What sorts and joins the tables of export and linker: DuckDB on one machine, Spark on many.
 
-How data flows: a stage opens an engine (`open_engine`), tells it which Parquet files of the store are which table, and
-reads the answer of a query as batches in the order of its `order by` (`stream`). A query is a file of `sql/`; both
-engines run the same text, so an export has the same bytes with either.
+How data flows: a stage opens an engine (`open_engine`), defines tables by Parquet files of the store, and reads the
+answer of a query as batches in the order of its `order by` (`stream`). A query is a file of `sql/`; both engines run
+the same text, so an export has the same bytes with either.
 
-* `duck`: DuckDB in this process. Files of a remote store are read where they are (`remote`); sorting spills to scratch.
-* `numbers`: numbers for keys and names on this machine, by which links are joined with pages without a query.
-* `spark`: Spark. It reads `spark.dfs_url`, or copies in scratch, sorts by ranges in many tasks, and leaves sorted parts
-  in a hidden folder of the export, or in scratch; the stream reads them one after the other.
+* `duck`: DuckDB in this process. Files of a remote store are read in place (`remote`); sorting spills to scratch.
+* `numbers`: numbers for keys and names on this machine, which join links with pages without a query.
+* `spark`: Spark reads `spark.dfs_url`, or copies in scratch, sorts by ranges in many tasks, and leaves sorted parts in
+  a hidden folder of the export, or in scratch; the stream reads the parts one after the other.
 
-After a crash nothing of an engine is needed: the next run of the stage empties scratch and deletes hidden folders.
+After a crash no data of an engine is needed: the next run of the stage empties scratch and deletes hidden folders.
 """
 
 import warnings
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         values_of,
     )
 else:
-    # Arrow takes a tenth of a second, and who asks whether an engine could work (`require_engine`) needs none.
+    # Arrow takes a tenth of a second, and the question whether an engine could work (`require_engine`) needs no Arrow.
     __getattr__ = loads_later(
         __name__,
         {
@@ -62,9 +62,9 @@ else:
 
 @contextmanager
 def open_engine(config: Config, room: "Workplace") -> Iterator["Engine"]:
-    """Open the engine that `batch.engine` names, for a block.
+    """Open the engine named by `batch.engine`, for a block.
 
-    Raises ConfigError where Spark cannot run here (its extra or Java is missing, or it could not read the store),
+    Raises ConfigError if Spark cannot run here (its extra or Java is missing, or Spark could not read the store),
     StorageError.
     """
     room.storage.delete(room.hidden)
@@ -77,7 +77,7 @@ def open_engine(config: Config, room: "Workplace") -> Iterator["Engine"]:
     try:
         yield engine
     except BaseException as error:
-        # Airflow's time limit and Ctrl-C are no Exception: as for a stop, what runs is not waited for.
+        # Airflow's time limit and Ctrl-C are no Exception: as after a stop, running queries are not waited for.
         if isinstance(error, StoppedError) or not isinstance(error, Exception):
             engine.interrupt()
         raise

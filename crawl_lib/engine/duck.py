@@ -23,13 +23,13 @@ from crawl_lib.stopping import Work
 
 _T = TypeVar("_T")
 LEAST_SHARES, MOST_SHARES = 16, 64
-"""Of the keys: a kept table has a file for each, all open at once."""
+"""The least and most shares of the keys: a kept table has a file for each share, all open at once."""
 MOST_BLOCK_BYTES = 128 << 20
 _READ = re.compile(r"--.*|\b(?:from|join)\s+(\w+)")
-"""What a query reads, behind no comment."""
+"""The tables of a query, without comments."""
 BLAME_ROWS, BLOCK_ROWS = 1 << 14, 1 << 16
 LEAST_BYTES = 256 << 20
-"""DuckDB keeps a block per thread and file open; with less than this it gives up instead of spilling."""
+"""DuckDB keeps a block per thread and file open; with less memory DuckDB gives up instead of spilling."""
 
 
 class Duck(Engine):
@@ -76,7 +76,7 @@ class Duck(Engine):
     def values(self, name: str, rows: pa.Table) -> None:
         """Make a table of given rows, by a file.
 
-        To give DuckDB an Arrow table loads pandas, which takes 0.2 s of CPU.
+        Giving DuckDB an Arrow table would load pandas, which takes 0.2 s of CPU.
         """
         place = (
             self._scratch / "values" / f"{name}-{next(self._numbers)}.parquet"
@@ -126,7 +126,7 @@ class Duck(Engine):
     def _divide(self, folder: Path, number: int, text: str, stage: str) -> None:
         """Write an answer to a file for each share of the keys.
 
-        DuckDB could do so (`partition_by`), but holds the whole answer first, and spills it.
+        DuckDB's `partition_by` holds the whole answer first, and spills it.
         """
         reader = self._do(lambda: self._connection.sql(text).to_arrow_reader(BLOCK_ROWS), stage)
         batches = iter(lambda: self._do(lambda: next(reader, None), stage), None)
@@ -172,7 +172,7 @@ class Duck(Engine):
     def _whole(self, query: str) -> str:
         """Return a query's text after those of its views.
 
-        Each view follows the views it reads.
+        Each view stands after the views that it reads.
         """
         text = sql_text(query)
         views: dict[str, str] = {}
@@ -192,7 +192,7 @@ class Duck(Engine):
     def _files(self, paths: Sequence[str], *options: str) -> str:
         """Return the store's files for DuckDB.
 
-        On the local disk, else over the store.
+        Files are on the local disk, or read over the store.
         """
         self._given |= dict.fromkeys(paths)
         names = ", ".join(
@@ -210,7 +210,7 @@ class Duck(Engine):
         return f"{SCHEME}://{path}"
 
     def _do(self, ask: Callable[[], _T], stage: str = "") -> _T:
-        """Ask DuckDB something that may take its time."""
+        """Ask DuckDB a question that may take long."""
         try:
             with _translated(self._work):
                 return patiently(
@@ -231,7 +231,7 @@ class Duck(Engine):
     def _blame(self, error: StorageError) -> None:
         """Raise an error with the damaged file's name, if found.
 
-        Arrow finds the name: DuckDB does not always give it.
+        Arrow finds the name: DuckDB does not always name the file.
         """
         for path in self._work.until_stopped(self._given):
             try:
@@ -248,7 +248,7 @@ class Duck(Engine):
 
 
 def _blocks(batches: Iterable[pa.RecordBatch], most_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Put batches together to blocks of about so many bytes."""
+    """Join batches to blocks of about this many bytes."""
     held, size = list[pa.RecordBatch](), 0
     for batch in chain(batches, [None]):
         if batch is not None:
@@ -262,8 +262,8 @@ def _blocks(batches: Iterable[pa.RecordBatch], most_bytes: int) -> Iterator[pa.R
 def open_duck(room: Workplace) -> Duck:
     """Open a DuckDB in memory that spills to disk.
 
-    It spills to `room.scratch` beyond `room.memory_bytes`. Raises StorageError. Its queries raise NoRoomError once they
-    would spill more than `room.max_bytes`, or than the disk has.
+    DuckDB spills to `room.scratch` beyond `room.memory_bytes`. Raises StorageError. Queries raise NoRoomError if
+    spilling would need more than `room.max_bytes`, or more than the disk has.
     """
     with _translated(room.work):
         connection = duckdb.connect()

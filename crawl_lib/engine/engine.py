@@ -1,4 +1,4 @@
-"""What a stage asks of an engine, and what both engines share."""
+"""The interface of an engine for stages, and the shared parts of both engines."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,18 +20,18 @@ from crawl_lib.version import sql_directory
 
 SQL_DIRECTORY = sql_directory()
 ROWS, LOOK_S = 1 << 16, 0.5
-"""How often a query that runs is asked for its progress, and the stage whether it is to stop."""
+"""How often a running query reports its progress, and looks for a stop."""
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
 class Workplace:
-    """Where an engine works.
+    """The place of an engine's work.
 
-    `storage`: paths of tables are paths of it. `scratch`: a folder of this machine's disk that only this stage uses.
-    `hidden`: a folder of `storage` for what many machines leave for each other; the caller deletes it.
-    `memory_bytes`: what sorting may use before it goes to the disk. `work`: once it is to stop, queries are ended.
-    `max_bytes`: most room in `scratch` that sorting may take, None for all there is; Spark does not know it.
+    `storage`: paths of tables are paths of this store. `scratch`: a folder of this machine's disk for this stage only.
+    `hidden`: a folder of `storage` for files that many machines share; the caller deletes the folder. `memory_bytes`:
+    the memory of sorting before spilling to the disk. `work`: after a stop, queries are ended. `max_bytes`: the most
+    room in `scratch` for sorting, or None; Spark has no such limit.
     """
 
     storage: Storage
@@ -47,12 +47,12 @@ class Engine(ABC):
 
     * Both engines give the same rows in the same order: a query whose order counts orders by columns that no two rows
       share. Binary columns compare by unsigned bytes, texts by the bytes of their UTF-8.
-    * Tables keep their types; but binary columns of a fixed size may come back as binary of any size, and a null may
-      be where the schema forbids it: the caller casts it when it writes a table.
-    * A name of `table`, `values` or `view` may be given again; then views that use it are made again too.
-    * A query reads tables behind `from` and `join` alone, and none of `sql/` begins with `with`.
-    * Every method raises only StorageError and its children; soon after `Workplace.work` is to stop, StoppedError. A
-      table's file that is damaged, and a view that is wrong, may be noticed by the first query that reads them.
+    * Tables keep their types; but binary columns of a fixed size may come back as binary of any size, and a null may be
+      in a column without nulls by the schema: the caller casts when writing a table.
+    * A name of `table`, `values` or `view` may be given again; views with this table are then made again too.
+    * A query reads tables behind `from` and `join` alone, and no file of `sql/` begins with `with`.
+    * Every method raises only StorageError and its children; soon after a stop of `Workplace.work`, StoppedError. A
+      table's damaged file, and a wrong view, may be noticed by the first query that reads them.
     * One object serves one stage and one thread.
     """
 
@@ -62,7 +62,7 @@ class Engine(ABC):
 
         `segment`: the file's place in `paths`.
 
-        `paths`: None for a table without rows that has no file. Columns of `schema` that a file lacks (it is older) are
+        `paths`: None for a table without rows and file. Columns of `schema` that a file of an older version lacks are
         null there.
         """
 
@@ -97,8 +97,8 @@ class Engine(ABC):
     def stream(self, query: str, rows: int, stage: str = "") -> Iterator[pa.RecordBatch]:
         """Yield a query's ordered answer in batches of `rows`.
 
-        Only the last batch has fewer. Progress of `stage` is reported in percent until the first batch comes: as long
-        as sorting takes.
+        Only the last batch has fewer rows. Progress of `stage` is reported in percent until the first batch comes: as
+        long as sorting takes.
         """
 
     def rows(self, query: str, stage: str = "") -> Iterator[dict[str, Any]]:
@@ -110,15 +110,15 @@ class Engine(ABC):
     def keep(self, name: str, query: str, stage: str = "", *, more: bool = False) -> None:
         """Keep a query's unordered answer as a table.
 
-        `more`: behind the rows that the table has.
+        `more`: add the rows to the table.
         """
 
     @abstractmethod
     def shares(self, size_bytes: int) -> list[str]:
         """Return conditions that divide the keys into shares.
 
-        `key`: a column of 20 evenly spread bytes; shares are in its order. Work that would need `size_bytes` of memory
-        for all keys at once is done for each share; what is kept from then on is divided so.
+        `key`: a column of 20 evenly spread bytes; shares are in the order of keys. Work that would need `size_bytes` of
+        memory for all keys at once is done for each share; tables kept from then on are divided likewise.
         """
 
     @abstractmethod
@@ -141,7 +141,7 @@ class Engine(ABC):
 def sql_text(name: str) -> str:
     """Return the query in a file of `sql/`.
 
-    Such as `export/chosen`. Raises StorageError if the installation has lost it.
+    The name is like `export/chosen`. Raises StorageError if the installation has lost the file.
     """
     path = SQL_DIRECTORY / f"{name}.sql"
     with os_errors(path, "cannot be read"):
@@ -151,7 +151,7 @@ def sql_text(name: str) -> str:
 def in_batches(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
     """Yield the same rows in batches of exactly `rows`.
 
-    Only the last may have fewer, and none is empty.
+    Only the last batch may have fewer rows, and no batch is empty.
     """
     waiting: list[pa.RecordBatch] = []
     count = 0
@@ -172,8 +172,8 @@ def first_of_each(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the first rows of each run of equal values.
 
-    `most` rows of a run; `names`: the columns. A run may span batches. Sorted rows are distinct so at next to no cost;
-    a `distinct` in a query takes a third of its time.
+    `most`: the number of rows of a run; `names`: the columns. A run may span batches. For sorted rows this is a cheap
+    `distinct`; a `distinct` in a query takes a third of the query's time.
     """
     last, before = None, 0  # rows of the run that the batch goes on with
     for batch in filter(len, batches):
@@ -198,10 +198,10 @@ def patiently(
 ) -> Result:
     """Ask in another thread, and stay responsive meanwhile.
 
-    Every `LOOK_S` seconds this thread looks whether to stop, and reports the percentage of `stage`, if it has a name.
-    Python hears signals between two of its own instructions: a main thread that is deep in a query for an hour would
-    not hear SIGTERM or a time limit. `interrupt` ends the query, once this thread is to stop or an exception comes to
-    it; it is called until the query has ended. Raises StoppedError.
+    Every `LOOK_S` seconds this thread looks for a stop, and reports the percentage of a named `stage`. Python hears
+    signals between two of its own instructions: a main thread deep in a query for an hour would not hear SIGTERM or a
+    time limit. After a stop or an exception in this thread, `interrupt` is called until the query has ended. Raises
+    StoppedError.
     """
     future = thread.submit(ask)
     try:

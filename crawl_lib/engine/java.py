@@ -1,8 +1,9 @@
-"""The Java that Spark runs in, and what it needs to read a secured HDFS.
+"""The Java of Spark, and its needs for a secured HDFS.
 
-Spark reads `hdfs://` by Hadoop's own client, not by ours. That takes the ticket from the same cache, if it is a file
-(GSSAPI also gets one by a keytab, KRB5_CLIENT_KTNAME, and leaves it there), and everything else from the cluster's
-core-site.xml and hdfs-site.xml, or from options `spark.hadoop.*` of spark-defaults.conf.
+Spark reads `hdfs://` by Hadoop's own client, not by ours. Hadoop's client takes the ticket from the same cache, if the
+cache is a file. (GSSAPI also gets a ticket by a keytab, KRB5_CLIENT_KTNAME, and leaves the ticket in the cache.) All
+other settings come from the cluster's core-site.xml and hdfs-site.xml, or from options `spark.hadoop.*` of
+spark-defaults.conf.
 """
 
 import os
@@ -42,7 +43,7 @@ def require_engine(config: Config) -> None:
 def check_java() -> None:
     """Check Java's version.
 
-    Raises ConfigError where there is no Java, or an older one than Spark takes.
+    Raises ConfigError without Java, or for a version that is too old for Spark.
     """
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
@@ -63,7 +64,7 @@ def check_java() -> None:
 def is_secured(config: Config) -> bool:
     """Say whether Java must show a ticket.
 
-    If Krake gives Spark copies, it need not.
+    With Krake's copies of files, Spark needs no ticket.
     """
     return config.dfs.security == "kerberos" and config.spark.dfs_url is not None
 
@@ -71,7 +72,7 @@ def is_secured(config: Config) -> bool:
 def java_options(environment: Mapping[str, str]) -> dict[str, str]:
     """Return Java's option for the first file in KRB5_CONFIG.
 
-    Java does not know the variable; it finds /etc/krb5.conf by itself.
+    Java does not know the variable, and finds only /etc/krb5.conf by itself.
     """
     first = environment.get("KRB5_CONFIG", "").split(":")[0]
     return {"java.security.krb5.conf": first} if first else {}
@@ -80,8 +81,8 @@ def java_options(environment: Mapping[str, str]) -> dict[str, str]:
 def check_kerberos(jvm: Any, dfs_url: str) -> None:
     """Check Java's Kerberos settings.
 
-    Raises ConfigError where Java does not know that HDFS is secured, who the namenodes are, or who we are. Asked for a
-    file, Hadoop's client would try for a minute, and then tell of a broken pipe. Foreign exceptions.
+    Raises ConfigError if Java does not know that HDFS is secured, the namenodes' principal, or the user. Without this
+    check Hadoop's client would try for a minute, and then report a broken pipe. Foreign exceptions.
     """
     jvm.org.apache.hadoop.hdfs.HdfsConfiguration.init()  # reads hdfs-site.xml
     users = jvm.org.apache.hadoop.security.UserGroupInformation

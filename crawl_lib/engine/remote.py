@@ -1,4 +1,4 @@
-"""Files of a remote store, as DuckDB reads them: without a copy on the local disk."""
+"""Files of a remote store for DuckDB, without a copy on the local disk."""
 
 from datetime import UTC, datetime
 from functools import cache, lru_cache
@@ -15,7 +15,7 @@ LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 BLOCK_BYTES = 1 << 20
 """Small reads are answered from blocks of this size."""
 MAX_BLOCKS = 16
-"""So many blocks are kept: what is in memory, however many files are read by however many threads."""
+"""The number of kept blocks: a bound of the memory, whatever the number of files and threads."""
 
 
 class StoreFiles(AbstractFileSystem):  # type: ignore[misc]
@@ -43,7 +43,7 @@ class StoreFiles(AbstractFileSystem):  # type: ignore[misc]
         return [path]
 
     def info(self, path: str, **_: object) -> dict[str, str | int]:
-        """Name, size and type of a file."""
+        """Return name, size and type of a file."""
         return {"name": path, "size": self.size_of(self._strip_protocol(path)), "type": "file"}
 
     def modified(self, path: str) -> datetime:
@@ -76,10 +76,10 @@ class StoreFiles(AbstractFileSystem):  # type: ignore[misc]
 
 
 class _Handle:
-    """A file that several threads read, each at a place of its own.
+    """A file that several threads read, each at its own place.
 
     DuckDB shares one handle between its threads, and reads at an offset by a `seek` and a `read`, between which another
-    thread may run: one place for all would give a thread the bytes of another one's place. Threads are told apart by
+    thread may run: with a shared place a thread would get bytes from another thread's place. Threads are told apart by
     their number, as variables of DuckDB's threads (`threading.local`) do not last from one call to the next.
     """
 

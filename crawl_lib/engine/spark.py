@@ -1,7 +1,7 @@
 """Spark for the batch queries: tables read in parallel, sorted by ranges of the key in many tasks.
 
-Spark answers an `order by` with ranges: each task sorts one, and writes it as a part; the parts are in the order of
-their numbers. A stream reads them one after the other and counts on, so nothing is ever sorted or numbered by one task.
+Spark answers an `order by` with ranges: each task sorts a range, and writes the range as a part; the numbers of parts
+are in order. A stream reads the parts one after the other and counts on, so no single task sorts or numbers everything.
 """
 
 import os
@@ -32,9 +32,9 @@ from crawl_lib.storage import LocalStorage, Storage
 
 _T = TypeVar("_T")
 LEAST_BYTES = 512 << 20
-"""Spark does not start with less."""
+"""Spark needs at least this memory to start."""
 PART_BYTES = 32 << 20
-"""A row group of a part: what is in memory when it is read."""
+"""A row group of a part: the memory of a read."""
 STOP_S = 30.0
 LOG4J = """rootLogger.level = error
 rootLogger.appenderRef.err.ref = err
@@ -123,7 +123,7 @@ class Spark(Engine):
     def _answer(self, query: str, stage: str) -> tuple[Storage, str, str]:
         """Write a query's answer and return its place.
 
-        A store, a folder of it, and its address.
+        The place is a store, a folder of the store, and the folder's address.
         """
         self._results += 1
         store: Storage = LocalStorage(self._room.scratch)
@@ -172,12 +172,12 @@ class Spark(Engine):
             self.clean()
 
     def clean(self) -> None:
-        """Delete what executors left for each other in the store."""
+        """Delete files that executors left in the store for each other."""
         if (self._results or self._has_shared) and self._url is not None:
             self._room.storage.delete(self._room.hidden)
 
     def _do(self, ask: Callable[[], _T], stage: str = "") -> _T:
-        """Ask Spark something that may take its time."""
+        """Ask Spark a question that may take long."""
         with _translated():
             return patiently(
                 self._thread,
@@ -189,7 +189,7 @@ class Spark(Engine):
             )
 
     def _place(self, path: str, copy: str) -> str:
-        """Return where Spark reads a file of the store."""
+        """Return the place where Spark reads a file of the store."""
         if self._url is not None:
             return f"{self._url}/{path}"
         local = self._room.storage.local_path(path)
@@ -212,7 +212,7 @@ class Spark(Engine):
             ) from error
 
     def _given(self, rows: pa.Table) -> DataFrame:
-        # By way of Arrow: rows of Python would start a Python on every executor, of this very version.
+        # By way of Arrow: Python's rows would start a Python on every executor, of this very version.
         with warnings.catch_warnings():
             warnings.simplefilter(
                 "ignore", FutureWarning
@@ -241,9 +241,9 @@ def _rows_of(store: Storage, folder: str, rows: int) -> Iterator[pa.RecordBatch]
 def open_spark(config: Config, room: Workplace) -> Spark:
     """Open a Spark session at `spark.master`.
 
-    Its Java process, temporary files and parts end with `close`. Raises ConfigError where Java is missing, where the
-    executors could not read what this machine has, or where Hadoop's configuration of a secured HDFS is missing;
-    LockedError where this process runs Spark already; StorageError where Spark does not start; StoppedError.
+    Its Java process, temporary files and parts end with `close`. Raises ConfigError if Java is missing, if executors
+    could not read the files of this machine, or if Hadoop's configuration of a secured HDFS is missing; LockedError if
+    this process runs Spark already; StorageError if Spark does not start; StoppedError.
     """
     local = config.spark.master.startswith("local")
     if not local and config.spark.dfs_url is None:
@@ -298,7 +298,7 @@ def _start(options: Mapping[str, str], room: Workplace) -> SparkSession:
 
 
 def _options(config: Config, room: Workplace, local: bool) -> dict[str, str]:
-    """Return the options that results, disk and ports need.
+    """Return the options needed for results, disk and ports.
 
     The rest is the operator's spark-defaults.
     """

@@ -1,7 +1,7 @@
 """Scoring: plug-ins that say what a URL matters, chained in the order of `scoring.plugins`.
 
-`plugin` says what a plug-in is, which moments it may choose from, and has Krake's own. `loading` is what fetching
-processes use, and `chain` what stages use.
+`plugin` defines a plug-in and its moments, and has Krake's own plug-ins. `loading` is for fetching processes, and
+`chain` for stages.
 """
 
 from typing import TYPE_CHECKING

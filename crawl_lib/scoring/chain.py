@@ -1,7 +1,8 @@
-"""The chain of a config's plug-ins, in its order, as stages ask it.
+"""The chain of a config's plug-ins, in its order, for stages.
 
-Over a table of an engine a chain of expressions is one query, each nested in the next one. Where one is a function, or
-the query has failed, the rows pass through this process, which finds the URL that a plug-in cannot judge.
+Over a table of an engine a chain of expressions is one query, with each expression nested in the next. If a plug-in is
+a function, or the query has failed, the rows pass through this process, which finds the URL that a plug-in cannot
+judge.
 """
 
 import re
@@ -30,21 +31,21 @@ _VOLATILE = "select distinct function_name from duckdb_functions() where stabili
 _QUERY = "scoring/scored"
 _NOTED = f'"{FIELD}": [{{][^}}]*[}}]'
 _NUMBER = """cast(nullif(regexp_extract(metadata, '"{0}": (-?[0-9.]+(e[-+]?[0-9]+)?)', 1), '') as double) as {0}"""
-"""The number of that name in metadata: a regular expression as both engines have them."""
+"""The number with this name in metadata: a regular expression for both engines."""
 _WITH_NOTED = "left join noted on noted.key = seen.key and noted.segment = seen.segment and noted.time = seen.moment"
 _AS_DOUBLE = (
     "cast(cast(cast(seen.{0} as decimal(27, 9)) * 1000000000 as bigint) as double) / 1e9 as {0}"
 )
 _BILLIONTHS = "cast(cast(round({0} * 1e9) as bigint) as decimal(19, 0))"
 _AS_SCORE = f"cast({_BILLIONTHS} * cast(0.000000001 as decimal(10, 9)) as decimal(18, 9)) as {{1}}"
-"""What both engines compute alike: no decimal is divided, and no double with a fraction is cast to one."""
+"""Computed alike by both engines: no decimal is divided, and no double with a fraction is cast to a decimal."""
 _OR_FAIL = "coalesce({0}, cast('nan' as double))"
-"""Where null is no answer: both engines refuse to make an integer of NaN."""
+"""For columns without null: both engines refuse to make an integer of NaN."""
 
 
 @dataclass(frozen=True)
 class Scoring:
-    """Plug-ins in order. `now`: POSIX seconds; `version`: the number of the CrawlDb that is made, or read."""
+    """Plug-ins in order. `now`: POSIX seconds; `version`: the number of the CrawlDb under way, or in use."""
 
     plugins: tuple[Plugin, ...] = ()
     now: int = 0
@@ -78,7 +79,7 @@ class Scoring:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The numbers that are noted of pages."""
+        """The numbers noted for pages."""
         return tuple(column for plugin in self.plugins for column in plugin.columns)
 
     def read_pages(self, engine: Engine, given: str) -> None:
@@ -100,8 +101,9 @@ class Scoring:
     ) -> None:
         """Make the table `target`: rows of `source` with the chain's result.
 
-        `source`: has the moment's columns, `key`, and for what was noted `segment` and `moment`. `schema`: of `target`.
-        Raises ConfigError naming plug-in, moment and URL where one cannot judge a row, and what engines raise.
+        `source`: has the moment's columns and `key`, and for noted numbers `segment` and `moment`. `schema`: of
+        `target`. Raises ConfigError naming plug-in, moment and URL if a plug-in cannot judge a row, and engines'
+        errors.
         """
         what, result, plugins = MOMENTS[moment], MOMENTS[moment].result, self.wanting(moment)
         own = _columns(moment, self.columns)
@@ -174,7 +176,7 @@ class Scoring:
 def _columns(moment: str, noted: Iterable[str] = ()) -> pa.Schema:
     """Return the columns for plug-ins at a moment.
 
-    `noted`: the numbers that are noted of pages.
+    `noted`: the numbers noted for pages.
     """
     what = MOMENTS[moment]
     return columns(
@@ -260,7 +262,7 @@ def _require_steady(plugin: Plugin, moment: str, what: Row) -> None:
 def _require_columns(scoring: Scoring) -> None:
     """Check the names of noted numbers.
 
-    Raises ConfigError if a number has no name of its own, or no function notes it.
+    Raises ConfigError if a name is invalid or not unique, or if a moment of pages is no function.
     """
     known = {name for moment in MOMENTS for name in _columns(moment).names}
     for plugin, column in [(one, column) for one in scoring.plugins for column in one.columns]:

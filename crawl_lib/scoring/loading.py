@@ -1,7 +1,7 @@
-"""What fetching processes use, which load neither numpy nor DuckDB: plug-ins by name, and what they note of a page.
+"""Plug-ins by name, and their notes on a page, for fetching processes: without numpy and DuckDB.
 
-Numbers are part of `metadata` of `pages`; an update takes them out again (`Scoring.read_pages`), since they may be
-different for each page, where what seeds say has few different texts.
+Numbers are part of `metadata` of `pages`; an update takes the numbers out again (`Scoring.read_pages`), since numbers
+may differ for each page, while seeds' metadata has few different texts.
 """
 
 import json
@@ -16,14 +16,14 @@ from crawl_lib.records import json_object
 from crawl_lib.scoring.plugin import BUILT_IN, Plugin, blamed
 
 GROUP = "krake.scoring"
-"""Of entry points: https://packaging.python.org/specifications/entry-points/"""
+"""The group of entry points: https://packaging.python.org/specifications/entry-points/"""
 FIELD = "scoring"
 
 
 def load_plugins(config: ScoringConfig) -> tuple[Plugin, ...]:
     """Load the plug-ins in the order of `scoring.plugins`.
 
-    Raises ConfigError naming one that is missing, or no plug-in. What they say is not looked at: see `chain`.
+    Raises ConfigError naming a missing or unusable plug-in. The moments are checked by `chain`.
     """
     return tuple(_made(name, config) for name in config.plugins)
 
@@ -66,8 +66,8 @@ def note(
 ) -> str | None:
     """Return metadata with the numbers of plug-ins.
 
-    Plug-ins with a moment in the crawl count. `page`: its fields by name. Raises ConfigError naming plug-in, moment and
-    URL.
+    Only plug-ins with a moment in the crawl are given. `page`: the fields by name. Raises ConfigError naming plug-in,
+    moment and URL.
     """
     fields = json_object(metadata)
     before = fields.pop(FIELD, None)

@@ -1,12 +1,12 @@
-"""What a scoring plug-in is, and the eight moments of Nutch's ScoringFilter, at which it may say something.
+"""Scoring plug-ins, and the eight moments of Nutch's ScoringFilter at which a plug-in may have a say.
 
-Six are about rows of a table (`MOMENTS`): an SQL expression over the moment's columns, in the words that DuckDB and
-Spark share, or a function from record batch to record batch. Numbers are doubles; what the chain makes is rounded to
-nine decimals, half away from zero: so both engines, which compute `+ - * /` as IEEE 754 says, give the same bytes. Two
-are about one page, in the crawl: functions over its fields, which note numbers of it.
+Six moments are about rows of a table (`MOMENTS`): an SQL expression over the moment's columns, in the words common to
+DuckDB and Spark, or a function from record batch to record batch. Numbers are doubles; the chain's result is rounded to
+nine decimals, half away from zero. Both engines compute `+ - * /` by IEEE 754, and so give the same bytes. Two moments
+are about one page, in the crawl: functions over its fields, which note numbers for the page.
 
-Then Krake's own. OPIC: S. Abiteboul, M. Preda, G. Cobena: Adaptive on-line page importance computation (WWW 2003), as
-simple as in Nutch. Depth is that of Nutch, but for the depth of a seed, 0 instead of 1, and so its maximum.
+Krake's own plug-ins follow. OPIC: S. Abiteboul, M. Preda, G. Cobena: Adaptive on-line page importance computation (WWW
+2003), as simple as in Nutch. Depth is Nutch's, except that a seed has the depth 0 instead of 1, as has the maximum.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,17 +19,17 @@ from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import ConfigError
 
 Row = str | Callable[[pa.RecordBatch], pa.RecordBatch] | None
-"""What a plug-in says of rows: an expression, or a function that answers the same rows with another result."""
+"""A plug-in's say on rows: an expression, or a function that returns the same rows with another result."""
 Page = Callable[[Mapping[str, Any]], Mapping[str, float]] | None
-"""What it notes of a page: some of its `columns`."""
+"""A plug-in's notes on a page: some of its `columns`."""
 PAGE_MOMENTS = ("before_parsing", "after_parsing")
 
 
 class Plugin:
-    """The base of all plug-ins. A moment that is None is not wanted.
+    """The base of all plug-ins. A moment with None is not used.
 
-    `name`: as `scoring.plugins` and the entry point have it. `columns`: the numbers that it notes of pages, which
-    `distribute` and `update` may name, null where there are none. `config`: the section `scoring`.
+    `name`: as in `scoring.plugins` and the entry point. `columns`: the numbers noted for pages; expressions of
+    `distribute` and `update` may use these columns, with null for a missing number. `config`: the section `scoring`.
     """
 
     name: ClassVar[str] = ""
@@ -49,8 +49,8 @@ class Plugin:
 
 @dataclass(frozen=True)
 class Moment:
-    """A moment that is about rows. `result`: the column that the chain makes; `start`: what it begins with, None: what
-    the rows have. `columns`: what may be named; `has_noted`: and what was noted. `may_be_null`: null is an answer."""
+    """A moment about rows. `result`: the column of the chain's result; `start`: its first value, None: the rows' value.
+    `columns`: usable columns; `has_noted`: noted numbers are usable too. `may_be_null`: null is an answer."""
 
     result: str
     columns: str
@@ -72,7 +72,7 @@ MOMENTS = {
     "sort_value": Moment("sort_value", f"{_ROW}, score number, sort_value number", start=1),
     "index_boost": Moment("boost", f"{_ROW}, score number, boost number", start=1),
 }
-"""In the order in which a URL meets them; docs/scoring.md says what each column is."""
+"""In the order of a URL's life; docs/scoring.md explains each column."""
 
 
 def blamed(plugin: Plugin, moment: str, error: Exception, *where: str) -> ConfigError:
@@ -93,7 +93,7 @@ class Breadth(Plugin):
 
 
 class Depth(Plugin):
-    """Few links from a seed first, and no links of pages that are `scoring.max_depth`, or the seed's own, from it."""
+    """Few links from a seed first, and no links of pages at `scoring.max_depth`, or at the seed's own maximum."""
 
     name = "depth"
 
@@ -106,8 +106,8 @@ class Depth(Plugin):
 
 
 class Opic(Plugin):
-    """A page gives its score to what it links to, in equal parts, once for each content that it has; or each time it is
-    fetched (`scoring.opic_gives: always`, as in Nutch), by which scores of what is visited often grow without end."""
+    """A page gives its score to its links, in equal parts, once for each new content; or at each fetch
+    (`scoring.opic_gives: always`, as in Nutch), so that scores of often visited pages grow without end."""
 
     name = "opic"
     initial = "0"
@@ -122,7 +122,7 @@ class Opic(Plugin):
 
 
 class LinkRank(Plugin):
-    """The score is a rank of the whole graph: new URLs have none until the next one, and links hand nothing on."""
+    """The score is a rank of the whole graph: new URLs have no rank until the next ranking, and links give nothing."""
 
     name = "linkrank"
     initial = "0"
@@ -131,7 +131,7 @@ class LinkRank(Plugin):
 
 
 class PageRank(LinkRank):
-    """The same of PageRank: only who wrote the scores differs."""
+    """The same with PageRank: only the writer of the scores differs."""
 
     name = "pagerank"
 

@@ -3,16 +3,17 @@
 Data flows through this room in one direction:
 
 1. A text (a seed, or a link's `href` with the page's base) becomes a **canonical URL**: `canonicalize`, `resolve`, and
-   on the hot path `LinkResolver`, which needs no parser for most (`canonical`, `links`).
-2. Of the canonical URL come the **key** (20 bytes SHA-1), the **host**, the authority that robots.txt is asked of, and
-   the registrable **domain** (`names`).
-3. `UrlFilter` says whether it belongs to the crawl: port, depth, rules, scope (`filters`), and the config's `chains`.
-4. `Owners` says which node its host belongs to (`names`); `Traps` and `Budgets`, of which URLs so many may be queued.
+   on the hot path `LinkResolver`, which needs no parser for most links (`canonical`, `links`).
+2. The canonical URL gives the **key** (20 bytes SHA-1), the **host**, the authority of its robots.txt, and the
+   registrable **domain** (`names`).
+3. `UrlFilter` says whether the URL belongs to the crawl: port, depth, rules, scope (`filters`), and the config's
+   `chains`.
+4. `Owners` says which node owns the host (`names`); `Traps` and `Budgets` limit the numbers of queued URLs.
 
-What is refused on the way is named by `Rejection`, the one list of reasons for the whole project.
+`Rejection` is the one list of reasons for refused URLs in the whole project.
 
-Nothing here keeps anything on disk; every function gives the same answer everywhere. The registrable domain depends on
-the public suffix list that is installed (pinned in `requirements.lock`).
+This room keeps nothing on disk; every function gives the same answer everywhere. The registrable domain depends on the
+installed public suffix list (pinned in `requirements.lock`).
 """
 
 from crawl_lib.urls.budgets import (

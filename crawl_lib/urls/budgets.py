@@ -17,7 +17,7 @@ BUDGET_OPTIONS = {
     Rejection.DOMAIN_PAGES: "urls.max_pages_per_domain",
     Rejection.DOMAIN_HOSTS: "urls.max_hosts_per_domain",
 }
-"""The option that sets the limit of each of these rules."""
+"""The option with the limit of each rule."""
 _REMEMBERED = 1 << 12
 
 
@@ -31,8 +31,8 @@ class DomainBudget(NamedTuple):
 class Budgets:
     """The limits of a config, with its exceptions (`urls.domains`). Immutable.
 
-    `of_host`: URLs of a host; None: no limit. `of_domain`: returns the limits of a domain, as `budget_domain_of` names
-    it.
+    `of_host`: URLs of a host; None: no limit. `of_domain`: returns the limits of a domain, as named by
+    `budget_domain_of`.
     """
 
     def __init__(self, config: UrlsConfig) -> None:

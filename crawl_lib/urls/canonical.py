@@ -1,20 +1,20 @@
 """The canonical form of a URL: one text for each page, whose ASCII bytes are hashed into the key.
 
-It is the serialisation of the WHATWG URL Standard (https://url.spec.whatwg.org/#url-serializing) for http and https,
-after which
+The form is the serialisation of the WHATWG URL Standard (https://url.spec.whatwg.org/#url-serializing) for http and
+https, after which
 
 * credentials and fragment are removed,
-* escapes of unreserved characters (RFC 3986, 2.3: ALPHA DIGIT - . _ ~) are decoded, until none is left,
-* other escapes are written in upper case, and a `%` that begins no escape is left alone,
+* escapes of unreserved characters (RFC 3986, 2.3: ALPHA DIGIT - . _ ~) are decoded, until none remains,
+* other escapes are written in upper case, and a `%` without an escape is left alone,
 * dots at the end of the host are removed,
 * an empty `?` is removed; the order of the query is kept.
 
-The form is idempotent: parsing it again changes nothing. Decoding may reveal a new escape (`%%32e` -> `%2e`) or a dot
-segment. Both are resolved in rounds, as if a text were parsed, decoded once, and parsed again until nothing changes;
-the key of every page depends on these rounds. `_decode` finds the round of each character in one pass, so the time is
-linear in the text.
+The form is idempotent: parsing the form again changes nothing. Decoding may reveal a new escape (`%%32e` -> `%2e`) or a
+dot segment. Both are resolved in rounds, as if a text were parsed, decoded once, and parsed again until nothing
+changes; the key of every page depends on these rounds.
+`_decode` finds the round of each character in one pass, so the time is linear in the text.
 
-A stranger writes these texts, so two limits hold before any work begins: `RAW_CHARS_FACTOR` for the whole text, and
+Strangers write these texts, so two limits hold before any work begins: `RAW_CHARS_FACTOR` for the whole text, and
 `MAX_LABEL_CHARS` for a label of an international host, whose ASCII form takes quadratic time (RFC 3492).
 """
 
@@ -30,12 +30,12 @@ DEFAULT_MAX_LENGTH_CHARS = 2000
 RAW_CHARS_FACTOR = 8
 """A raw text may have this many times the characters of the longest canonical form, without its fragment."""
 MAX_LABEL_CHARS = 255
-"""A label of a host may have this many characters if it is not ASCII; an escape counts as one. DNS has room for 63."""
+"""The most characters of a label that is not ASCII; an escape counts as one. DNS has room for 63."""
 
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _UNRESERVED_ESCAPE = re.compile("%(?:3[0-9]|[46][1-9A-Fa-f]|[57][0-9Aa]|2[DEde]|5[Ff]|7[Ee])")
 _CHANGED = re.compile(f"{_UNRESERVED_ESCAPE.pattern}|%(?:[a-f][0-9A-Fa-f]|[0-9A-F][a-f])")
-"""An escape that is not written so in a canonical URL. Most escapes are, such as those of a text in Chinese."""
+"""An escape with another spelling in a canonical URL. Most escapes stay, such as those of a Chinese text."""
 _UNRESERVED_OF = {
     digits: character
     for character in _UNRESERVED
@@ -63,7 +63,7 @@ class _Segment(NamedTuple):
 def canonicalize(url: str, *, max_length_chars: int = DEFAULT_MAX_LENGTH_CHARS) -> str:
     """Return the canonical form of an absolute URL: ASCII, without white space.
 
-    Raises UrlError whose `reason` is a `Rejection` (invalid, scheme, too_long); the caller counts it.
+    Raises UrlError with a `Rejection` as `reason` (invalid, scheme, too_long); the caller counts rejections.
     """
     return canonical_of(_serialise(_limited(url, max_length_chars), url), url, max_length_chars)
 
@@ -92,7 +92,7 @@ def _limited(text: str, max_length_chars: int) -> str:
         cut = text.find("#", 0, longest + 1)
         if cut < 0:
             raise UrlError(Rejection.TOO_LONG, text)
-        text = text[: cut + 1]  # with the mark: a space before it is part of the path
+        text = text[: cut + 1]  # with the mark: a space before the mark is part of the path
     if len(text) > MAX_LABEL_CHARS and _NON_ASCII.search(text) and _has_long_label(text):
         raise UrlError(Rejection.TOO_LONG, text)
     return text

@@ -1,8 +1,8 @@
-"""Normalisers and filters by scope: what each moment in a URL's life makes of it, before `urls.rules` are asked.
+"""Normalisers and filters by scope: the changes and verdicts at each moment of a URL's life, before `urls.rules`.
 
-A normalised URL is canonical, and is what it is normalised to: the chain goes over it until nothing changes. Of rules
-that lead in a circle it is the smallest URL of the circle; where they find no end in `MAX_PASSES`, it stays as it was.
-A step that raises, or makes something that is no URL, is passed over for this URL, and counted by its name.
+A normalised URL is canonical, and normalising it again changes nothing: the chain repeats until nothing changes. Rules
+in a circle give the smallest URL of the circle; without an end within `MAX_PASSES`, the URL stays unchanged. A step
+that raises, or gives an invalid URL, is left out for this URL, and counted by its name.
 """
 
 from collections import Counter
@@ -25,24 +25,24 @@ _Kind = TypeVar("_Kind")
 
 
 class Scope(StrEnum):
-    """When a URL is looked at; a scope that the config does not name has the chain of `default`."""
+    """The moment of a look at a URL; a scope outside of the config has the chain of `default`."""
 
     INJECT = "inject"
     """A seed."""
     FETCH = "fetch"
-    """A URL of a take, before it is fetched."""
+    """A URL of a take, before its fetch."""
     OUTLINK = "outlink"
-    """What a page, a sitemap or a redirect leads to."""
+    """A target of a page, a sitemap or a redirect."""
     CRAWLDB = "crawldb"
     """A row of the CrawlDb."""
     LINKDB = "linkdb"
     """Both ends of a link, for the LinkDb."""
     INDEX = "index"
-    """A page that is indexed."""
+    """A page for the index."""
 
 
 class Chain:
-    """What normalisers and filters of one scope make of canonical URLs.
+    """The normalisers and filters of one scope, for canonical URLs.
 
     `filters`: by their names; `errors`: how often a step raised, by name.
     """
@@ -63,12 +63,12 @@ class Chain:
 
     @property
     def normalizes(self) -> bool:
-        """Whether it has normalisers."""
+        """Whether the chain has normalisers."""
         return bool(self._normalizers)
 
     @property
     def is_empty(self) -> bool:
-        """Whether it changes and rejects nothing."""
+        """Whether the chain changes and rejects nothing."""
         return not self._normalizers and not self.filters
 
     def normalize(self, url: str) -> str:
@@ -140,7 +140,7 @@ def require_chains(config: UrlsConfig) -> None:
 
 
 def _of(config: UrlsConfig, option: str, scope: Scope) -> tuple[str, Sequence[StepConfig]]:
-    """Name and steps of a chain."""
+    """Return the name and the steps of a chain."""
     chains: ChainsConfig = getattr(config, option)
     own: Sequence[StepConfig] | None = getattr(chains, scope)
     return (

@@ -12,9 +12,9 @@ from crawl_lib.urls.rejections import Rejection
 from crawl_lib.urls.rulefiles import host_name
 
 ACCEPTED = "accepted"
-"""The name of a verdict that no rule gave."""
+"""The name of a verdict without a rule."""
 REQUISITE = "requisite"
-"""The name of the verdict on a requisite of a page that is to be fetched."""
+"""The name of the verdict on an accepted requisite of a page."""
 
 _SLASHES_BEFORE = len("//")
 _Matcher = Callable[[str, str], object]
@@ -23,11 +23,11 @@ _Matcher = Callable[[str, str], object]
 class UrlFilter:
     """The crawl's filter. Immutable.
 
-    * No URL has a port that browsers refuse, and the limits of depth, of links and of the path, hold for every URL;
-      so do the filters of the scope (`chain`, which also has its normalisers: callers ask of what they made).
-    * The first rule that matches decides: `-` rejects, `+` accepts, whatever the scope says.
-    * Where no rule matches, the scope decides: the URL's host (scope `hosts`) or registrable domain (`domains`) must
-      be that of a host given; with `any` every URL is accepted.
+    * No URL has a port that browsers refuse, and the limits of depth, of links and of the path, hold for every URL; so
+      do the filters of the scope (`chain`, which also has the normalisers: callers ask about normalised URLs).
+    * The first matching rule decides: `-` rejects, `+` accepts, whatever the scope says.
+    * Without a matching rule the scope decides: the URL's host (scope `hosts`) or registrable domain (`domains`) must
+      be that of a given host; with `any` every URL is accepted.
 
     Rules: `regex` is searched anywhere in the canonical URL; `domain` is the host itself and all below it; `prefix` is
     the beginning of the canonical URL; `suffix` is the end of the URL without its query.
@@ -39,8 +39,8 @@ class UrlFilter:
         """Compile the rules.
 
         `scope_hosts`: unused with scope `any`. `traps`: None for seeds, which are wanted. Seeds have the chain of
-        `inject`, all others that of `outlink`. Raises ConfigError, which names each rule whose value cannot work by its
-        index from 0, or by file and line.
+        `inject`, all other URLs the chain of `outlink`. Raises ConfigError naming each rule with an unusable value by
+        its index from 0, or by file and line.
         """
         self.chain = Chain(config, Scope.OUTLINK if traps else Scope.INJECT)
         self._rules = _compiled(config.rules)

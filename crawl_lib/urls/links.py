@@ -1,4 +1,4 @@
-"""Resolving links on the hot path: the answers of `resolve`, without a parser for the plain ones."""
+"""Resolving links on the hot path: the answers of `resolve`, without a parser for plain links."""
 
 import re
 from collections.abc import Callable
@@ -12,21 +12,21 @@ from crawl_lib.urls.rejections import Rejection
 
 
 class Target(NamedTuple):
-    """Where a link leads. With a `rejection` (invalid, scheme, too_long) the three others are empty."""
+    """The target of a link. With a `rejection` (invalid, scheme, too_long) the three other fields are empty."""
 
     url: str
     """Canonical URL."""
     key: bytes
-    """SHA-1 of it, 20 bytes."""
+    """The SHA-1 of the URL, 20 bytes."""
     host: str
-    """Its host without port."""
+    """The host without port."""
     rejection: Rejection | None
 
 
 _REJECTED = {str(rejection): Target("", b"", "", rejection) for rejection in Rejection}
 
-# Hrefs that only need to be put behind a part of the base: every character is itself in a canonical URL, and no
-# segment is empty or begins with a dot. A property test compares this shortcut with the parser.
+# Hrefs that only need a part of the base before them: every character is allowed in a canonical URL, and no segment is
+# empty or begins with a dot. A property test compares this shortcut with the parser.
 _SEGMENTS = r"(?:[\w~-][\w.~-]*/)*(?:[\w~-][\w.~-]*)?(?:\?[\w.~=&;/+-]+)?"
 _PLAIN_RELATIVE = re.compile(rf"((?:\.\./)*)({_SEGMENTS})", re.ASCII).fullmatch
 _PLAIN_ROOTED = re.compile(rf"/{_SEGMENTS}", re.ASCII).fullmatch
@@ -41,7 +41,7 @@ _ODD = re.compile(r"https?:(?![/\\])|[^\t\n\r]*[\t\n\r]", re.IGNORECASE).match
 _NEVER_FETCHED = ("javascript:", "mailto:", "data:", "tel:")
 _C0_AND_SPACE = "".join(map(chr, range(33)))
 _MAX_LASTING_CHARS = 4096
-"""A longer reference is not worth being remembered."""
+"""A longer reference is not remembered."""
 
 
 class LinkResolver:
@@ -92,7 +92,7 @@ class LinkResolver:
             and text.startswith(_NEVER_FETCHED)
             and text.partition(":")[2][:1].isalnum()
         ):
-            # With `//` behind the colon it has a host, and may be invalid.
+            # With `//` behind the colon the reference has a host, and may be invalid.
             return _REJECTED[Rejection.SCHEME], lasting
         stripped = text.strip(_C0_AND_SPACE)
         lasting = lasting and stripped != "" and stripped[0] not in "?#" and _ODD(stripped) is None
@@ -103,7 +103,7 @@ class LinkResolver:
         return self._target(url, host_of(url)), lasting
 
     def _plain(self, text: str) -> Target | None:
-        """Resolve a href that needs no parser; None if it does."""
+        """Resolve a plain href without a parser; None for any other href."""
         first = text[:1]
         if first == "/":
             return self._target(self._origin + text, self._host) if _PLAIN_ROOTED(text) else None

@@ -1,4 +1,4 @@
-"""What a canonical URL carries: key, host, authority, port, registrable domain; which node owns its host."""
+"""Parts of a canonical URL: key, host, authority, port, registrable domain; and the node that owns the host."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -95,7 +95,7 @@ REFUSED_PORTS = frozenset(
         *(4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080),
     }
 )
-"""Ports that browsers refuse: other protocols than HTTP are spoken there, and a page must not make us speak to them."""
+"""Ports that browsers refuse: these belong to other protocols than HTTP, and a page must not make us speak to them."""
 
 
 def key_of(url: str) -> bytes:
@@ -147,8 +147,8 @@ def domain_of(host: str) -> str:
 def budget_domain_of(host: str) -> str:
     """Return the domain that counts for a canonical host's budgets.
 
-    That is the registrable domain. Where no listed suffix ends the host, the last label is taken for the suffix, as the
-    list's algorithm has it (https://publicsuffix.org/list/, "If no rules match, the prevailing rule is *"):
+    The registrable domain counts. If no listed suffix ends the host, the last label counts as the suffix, by the list's
+    algorithm (https://publicsuffix.org/list/, "If no rules match, the prevailing rule is *"):
     `x.wiki.internal` -> `wiki.internal`. Addresses and single labels are their own domain.
     """
     domain = domain_of(host)
@@ -166,9 +166,9 @@ def has_listed_suffix(host: str) -> bool:
 
 
 class Suffixes(NamedTuple):
-    """The suffixes of a host, and the domains one label below, by the ICANN section of the list and by all of it.
+    """The suffixes of a host, and the domains one label below, by the ICANN section of the list and by the whole list.
 
-    Each is None where no suffix of the section ends the host, or the host is a suffix itself.
+    A field is None if no suffix of the section ends the host, or the host is a suffix itself.
     """
 
     registry_suffix: str | None
@@ -213,7 +213,7 @@ def _to_ascii(rule: str) -> str:
 def host_matches(kind: str, value: str, host: str) -> bool:
     """Say whether an entry of `fetch.hosts` or `urls.domains` matches.
 
-    `kind`: `regex` is searched in the name; `domain` is the name itself and all below it.
+    `kind`: `regex` is searched in the name; `domain` is the name itself and all names below.
     """
     if kind == "regex":
         return re.search(value, host) is not None
@@ -223,7 +223,7 @@ def host_matches(kind: str, value: str, host: str) -> bool:
 def refused_port(url: str, host: str) -> int | None:
     """Return a canonical URL's port if browsers refuse the port.
 
-    `url`: or its authority. `host`: of the URL.
+    `url`: a URL or its authority. `host`: of the URL.
     """
     end = (8 if url[4] == "s" else 7) + len(host)
     if url[end : end + 1] != ":":
@@ -236,10 +236,10 @@ class Owners:
     """The owner of each host among `nodes` (names, each once). Not shared between threads. Raises ConfigError.
 
     Rendezvous hashing: every node scores every host with a hash of both names; the highest score owns the host. Adding
-    a node moves hosts to the new node only, removing one moves only its own hosts (Thaler, Ravishankar: Using
+    a node moves hosts to the new node only, removing a node moves only its own hosts (Thaler, Ravishankar: Using
     Name-Based Mappings to Increase Hit Rates, 1998). The order of the nodes does not matter. The score is the first 8
-    bytes of BLAKE2b over `node \\n host`: part of the crawl's format, since queues on disk are laid out by it. `index`
-    returns the place of a host's owner in `nodes`, from 0, and remembers its last answers.
+    bytes of BLAKE2b over `node \\n host`: part of the crawl's format, since the score decides the place of queued URLs.
+    `index` returns the place of a host's owner in `nodes`, from 0, and remembers its last answers.
     """
 
     def __init__(self, nodes: Sequence[str]) -> None:

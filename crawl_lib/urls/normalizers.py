@@ -1,6 +1,6 @@
-"""What a normaliser does to a canonical URL: one function a kind, made of the rules of its step.
+"""Normalisers of canonical URLs: one function for each kind, made from the rules of its step.
 
-A rule file that is wrong is noted in its `RuleText`. What comes out need not be canonical: `chains` makes it so.
+Faults of a rule file are noted in its `RuleText`. A result need not be canonical: `chains` makes results canonical.
 """
 
 import re
@@ -78,7 +78,7 @@ def _hosts(rules: RuleText) -> Normalizer:
         host = host_of(url)
         labels = host.rsplit(
             ".", most_labels
-        )  # more labels than the longest domain of a rule decide nothing
+        )  # labels beyond the longest domain of a rule decide nothing
         names = [host, *("*." + ".".join(labels[at:]) for at in range(len(labels) - 2, 0, -1))]
         target = next((targets[name] for name in names if name in targets), host)
         start = url.index("//") + 2

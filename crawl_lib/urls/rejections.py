@@ -1,12 +1,12 @@
-"""Why a URL did not become one to fetch: the one list of names, for counters, manifests and task results."""
+"""Why a URL was not queued: the one list of names, for counters, manifests and task results."""
 
 from enum import StrEnum
 
 
 class Rejection(StrEnum):
-    """The reason for which a discovered URL or a seed was left out. Each is counted under its name, none is silent.
+    """The reason for leaving out a discovered URL or a seed. Each rejection is counted under its name.
 
-    The first four come from the text alone, the next from the page it was found on, the last from the crawl.
+    The first four reasons come from the text alone, the next from the page with the link, the last from the crawl.
     """
 
     INVALID = "invalid"

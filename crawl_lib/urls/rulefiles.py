@@ -1,6 +1,6 @@
-"""Reading rule files, whose syntax is Nutch's: their lines, the names of hosts, and Java's regular expressions.
+"""Reading rule files in Nutch's syntax: their lines, the names of hosts, and Java's regular expressions.
 
-What is wrong in a file is noted by line, so that all of it is said at once.
+Faults of a file are noted by line, so that all faults are told at once.
 """
 
 import re
@@ -13,7 +13,7 @@ from crawl_lib.errors import UrlError
 from crawl_lib.urls.canonical import canonicalize
 from crawl_lib.urls.names import host_of
 
-# What may be in a regular expression: an escape, a class, flags for the rest of the group, the marks of groups.
+# The parts of a regular expression: an escape, a class, flags for the rest of the group, the marks of groups.
 _TOKENS = re.compile(
     r"\\.|\[\^?\]?(?:\\.|[^\]])*\]|\(\?([a-zA-Z-]+)\)|[()|]|[^\\\[()|]+|.", re.DOTALL
 )
@@ -21,7 +21,7 @@ _REPLACEMENT = re.compile(r"\\(.)|\$(\d)|[^\\$]+|.", re.DOTALL)
 
 
 class RuleText:
-    """The rules of one step of a chain. `name`: of its file, else of its option; `problems`: what is wrong in it."""
+    """The rules of one step of a chain. `name`: of the file, else of the option; `problems`: the faults."""
 
     def __init__(self, step: StepConfig, where: str) -> None:
         self.place = step.file or f"{where}.rules"
@@ -39,7 +39,7 @@ class RuleText:
                 yield number, rule
 
     def wrong(self, number: int, why: str) -> None:
-        """Note what is wrong with a line."""
+        """Note the fault of a line."""
         self.problems.append(f"{self.place}:{number}: {why}")
 
     def host(self, number: int, text: str) -> str:

@@ -1,6 +1,6 @@
-"""What a filter file says of a canonical URL: one function a kind, None where the URL is accepted.
+"""The verdict of a filter file on a canonical URL: one function for each kind; None for an accepted URL.
 
-Each is Nutch's, with its syntax: what no line accepts is rejected (with `suffix` the line of the mode decides).
+Each kind is Nutch's, with its syntax: URLs that no line accepts are rejected (with `suffix` the mode line decides).
 """
 
 from bisect import bisect_right
@@ -11,7 +11,7 @@ from crawl_lib.urls.names import domain_of
 from crawl_lib.urls.rulefiles import RuleText
 
 FileFilter = Callable[[str, str], str | None]
-"""Of a URL and its host: the rule that rejects it."""
+"""Takes a URL and its host; returns the rejecting rule."""
 
 
 def _domain(rules: RuleText) -> FileFilter:
@@ -34,7 +34,7 @@ def _prefix(rules: RuleText) -> FileFilter:
     for prefix in sorted(line for _, line in rules.lines()):
         if not (
             prefixes and prefix.startswith(prefixes[-1])
-        ):  # what a shorter one has is not looked at
+        ):  # a shorter prefix covers the longer ones
             prefixes.append(prefix)
 
     def judge(url: str, _: str) -> str | None:

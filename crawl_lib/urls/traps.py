@@ -1,19 +1,19 @@
-"""What makes URLs without end: rules of the section `traps`, which look at nothing but the URL.
+"""URLs without end: rules of the section `traps`, which look only at the URL.
 
-A server that answers whatever it is asked can be crawled for ever. Its URLs are alike, so each rule puts them into
-**groups**, and of a group only so many are queued: `crawl_lib.frontier` counts them. A rule rejects a URL if all
-groups that it puts it into are full.
+A server that answers every request can be crawled for ever. Such URLs are alike, so each rule puts them into
+**groups**, and only a number of URLs of a group are queued: `crawl_lib.frontier` counts these. A rule rejects a URL if
+all groups of the URL are full.
 
-| rule | whose URLs | what is in one group |
+| rule | applies to | a group |
 |---|---|---|
-| `session_id` | they have a session id | URLs that differ in session ids only |
-| `repeated_segment` | a segment of the path is in it twice | paths of the same segments, in any order and number |
-| `calendar` | the path ends in a date, or the query has one | URLs that differ in dates only |
-| `query_explosion` | the query has several parts | queries of a path that have one part in common: a group a part |
+| `session_id` | URLs with a session id | URLs that differ in session ids only |
+| `repeated_segment` | paths with a repeated segment | paths of the same segments, in any order and number |
+| `calendar` | a date at the end of the path, or in the query | URLs that differ in dates only |
+| `query_explosion` | queries with several parts | queries of a path with a common part: a group for each part |
 
-The last one tells `?topic=812&page=3`, where `topic=812` is new, from the combinations of six filters. Of a query with
+The last rule tells `?topic=812&page=3`, where `topic=812` is new, from the combinations of six filters. In a query with
 more than 8 parts the 8 longest of the first 32 count, since many queries share short parts. Most URLs are in no group,
-and finding that out takes 1 us. Strangers choose these texts, so each rule takes time linear in the URL's bytes.
+and the test takes 1 us. Strangers choose these texts, so each rule takes time linear in the URL's bytes.
 
 `pattern_of` is for the rule `similar`, which looks at pages: `crawl_lib.worker.patterns`.
 """
@@ -27,14 +27,14 @@ from crawl_lib.config import TrapsConfig
 from crawl_lib.urls.rejections import Rejection
 
 Groups = tuple[Rejection, int, list[bytes]]
-"""A rule, how many URLs a group of it may have, and the names of the groups that a URL is in."""
+"""A rule, the most URLs of one of its groups, and the names of the URL's groups."""
 
 PATTERN_MARK = b"/~"
-"""What follows the host in names of patterns, and not in those of groups."""
+"""The text after the host in names of patterns, but not in names of groups."""
 _BEFORE_PATH = 3
 _MOST_PARTS, _MOST_READ = 8, 32
 _MOST_SEARCHED = 512
-"""Session ids and dates are looked for in so many bytes of a URL, and of its query: few honest ones are longer."""
+"""The searched bytes of a URL, and of its query, for session ids and dates: few honest URLs are longer."""
 _LONG_PATTERN_BYTES = 512
 # A search tries each byte as a beginning. The look-behind refuses all but the first byte of a segment at once.
 _WITH_DIGIT = re.compile(rb"(?<![^/?&])[^/?&\d]*+\d[^/?&]*+")
@@ -49,14 +49,14 @@ _SESSION = (
     # The look-ahead passes over a part without a value at once: strangers send many of them.
     rb"(?i)(?<=[;?&/])(?=\(|[\w-]*+=[^;?&/])(?:"
     rb"((?:jsessionid|phpsessid|aspsessionid\w*|cfid|cftoken)=)[^;?&/]+"
-    # The atomic group takes the last such word of a name: the engine would else read the rest of the name for each.
+    # The atomic group takes the last such word of a name: otherwise the engine would read the rest for each word.
     rb"|((?>\w*sess(?:ion)?[_-]?id)\w*+=(?=[^;?&/]*\d)(?=[^;?&/]*[a-z]))[^;?&/]{8,}"
-    # Names that others use too: one long word without a mark between two parts.
+    # Names with other uses too: one long word without a mark between two parts.
     rb"|((?:\w*sess(?:ion)?|\w{0,4}sid|zenid|s)=(?=[a-z]*\d)(?=\d*[a-z]))[0-9a-z]{16,}(?![^;?&/])"
     rb"|\((?:[a-z]\([0-9a-z]{20,}\))+\)(?=/))"  # ASP.NET: /(S(...))/
 )
 _REMOVED = re.compile(rb"[;&]\0|(?<=\?)(?:\0[&;]?)+|/\0(?=/)|\0")
-"""What is left of a session id, and the mark between it and its neighbour."""
+"""The rest of a session id, and the mark between the rest and its neighbour."""
 
 _YEAR, _DAY, _DASH = rb"(?:19|2[01])\d\d", rb"(?:3[01]|[12]\d|0?[1-9])", rb"[-/_.]"
 _MONTH = rb"(?:1[0-2]|0?[1-9]|(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*)"
@@ -140,7 +140,7 @@ class Traps:
 def without_session(url: str) -> str:
     """Return a URL without session ids and their names.
 
-    Of an emptied query only the `?` may stay.
+    An emptied query may keep its `?`.
     """
     if "=" not in url and "))/" not in url:
         return url
@@ -194,8 +194,8 @@ def _combined(_: bytes, path: bytes, query: bytes) -> list[bytes]:
 def pattern_of(url: bytes, host: bytes) -> bytes:
     """Return the pattern that a canonical URL shares with others.
 
-    That is the folder of its path, segments with a digit being all alike; with a query the path and the names of its
-    parts. It begins with the host, as those of groups do.
+    The pattern is the folder of the path, with all segments with a digit made alike; with a query, the path and the
+    names of the query's parts. A pattern begins with the host, as names of groups do.
     """
     path, _, query = url.partition(b"?")
     if query:

@@ -1,10 +1,10 @@
 """Tables of which each version replaces the one before: the CrawlDb, and what is derived from it and from segments.
 
 Versions are in `<crawl>/<family>/<number>/` (`version`): parts in order of keys, and a sealed manifest. A version is
-written next to its place, under a hidden name, and renamed (`writing`), so a killed task leaves nothing that is read;
-the newest whole one counts. `work` is where one is made: an engine, and tables that only this version's making needs;
-`segments` finds what a version lacks, `derive` makes one that follows from another table. `output` says what `krake
-fsck` and others ask of such tables.
+written next to its place, under a hidden name, and renamed (`writing`), so a killed task leaves nothing that anybody
+reads; the newest whole version counts. `work` is the place where a version is made: an engine, and tables for this
+version only; `segments` finds segments that a version lacks, `derive` makes a version that follows from another table.
+`output` has the operations of `krake fsck` and others on such tables.
 """
 
 from crawl_lib.versions.derive import derive

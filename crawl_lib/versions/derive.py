@@ -1,4 +1,4 @@
-"""A version of a table that follows from a version of another one, and from options: made again where these change."""
+"""A version of a table that follows from another table's version, and from options: made again after changes."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
@@ -25,10 +25,10 @@ def derive(
 ) -> Version:
     """Make or find the version derived from another table's version.
 
-    It follows from the rows of `of`, and from `settings`. That is the newest one, if its manifest says so; else one is
-    made, `rows` in order of keys. Its manifest has `now` (POSIX seconds), `config_digest`, `of` (a digest of those
-    rows) and `settings`. Where none is whole, one is made too: all of it can be found again. Raises StorageError,
-    NoRoomError, StoppedError, ConfigError.
+    The version follows from the rows of `of`, and from `settings`. The newest version is returned if its manifest has
+    the same inputs; otherwise a version is made, with `rows` in order of keys. The manifest has `now` (POSIX seconds),
+    `config_digest`, `of` (a digest of the rows) and `settings`. If no version is whole, a version is made too: all rows
+    can be found again. Raises StorageError, NoRoomError, StoppedError, ConfigError.
     """
     stores = versions.stores
     facts = {"of": of.digest, "settings": dict(settings)}

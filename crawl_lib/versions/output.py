@@ -1,4 +1,4 @@
-"""Tables with versions as outputs: damaged versions, what killed attempts left of them, and which have a page."""
+"""Tables with versions as outputs: damaged versions, leftovers of killed attempts, and versions with a given page."""
 
 from collections.abc import Collection, Iterator
 from contextlib import suppress
@@ -30,7 +30,7 @@ def has_key(stores: Stores, path: str, keys: Collection[bytes], column: str = "k
 
 @dataclass(frozen=True)
 class TableOutput(Output):
-    """The versions of a family. `page_column`: has the key of the page whose content a row repeats; "": none does."""
+    """The versions of a family. `page_column`: the key of the page whose content a row repeats; "": no column."""
 
     family: Family
     page_column: str = ""
@@ -46,7 +46,7 @@ class TableOutput(Output):
     def check(self, stores: Stores, *, full: bool) -> list[Finding]:
         """Find damaged versions.
 
-        If none is complete, each finding says how one is made again.
+        If no version is complete, each finding says how to make one again.
         """
         versions = self.versions(stores)
         found = versions.check(full=full)
@@ -60,7 +60,7 @@ class TableOutput(Output):
     def set_aside(self, stores: Stores, finding: Finding, *, dry_run: bool) -> str | None:
         """Set a damaged version aside, unless it may be the last.
 
-        None: no version is whole, and something may be lost without them.
+        None: no version is whole, and data may be lost without the damaged versions.
         """
         versions = self.versions(stores)
         if finding.repair != self.family.remedy:
@@ -72,7 +72,7 @@ class TableOutput(Output):
     def aside(self, stores: Stores) -> SetAside:
         """Find versions set aside.
 
-        They are kept where no version is whole.
+        They are kept if no version is whole.
         """
         versions = self.versions(stores)
         paths = [f"{versions.folder}/{name}" for name in versions.aside()]
@@ -81,7 +81,7 @@ class TableOutput(Output):
         return SetAside(paths)
 
     def leftovers(self, stores: Stores) -> Iterator[tuple[str, str]]:
-        """Find hidden folders of versions whose number exists, or a later one."""
+        """Find hidden folders of versions whose number, or a later number, exists."""
         versions = self.versions(stores)
         newest = max(versions.numbers(), default=-1)
         for entry in (
@@ -95,7 +95,7 @@ class TableOutput(Output):
     def places_of(self, stores: Stores, pages: Pages) -> Iterator[PagePlace]:
         """Find versions that repeat content of a page.
 
-        One that cannot be read is named, to be safe.
+        An unreadable version is named, to be safe.
         """
         versions = self.versions(stores)
         for number in versions.numbers() if self.page_column else ():

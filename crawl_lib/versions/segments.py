@@ -1,4 +1,4 @@
-"""What a version is made of besides the one before: committed segments that it lacks, and pages that were dropped."""
+"""The inputs of a version besides the version before: committed segments that it lacks, and dropped pages."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ _SEGMENTS = columns("segment int32, name text")
 
 @dataclass(frozen=True)
 class SegmentInputs:
-    """What there is, and what of it is new. `there`: all segments; `taken_out`: (key, `<folder>/<node>`) of dropped
-    pages; `segments`: those to take in, oldest first, with the digest of what they hold."""
+    """All inputs, and the new ones. `there`: all segments; `taken_out`: (key, `<folder>/<node>`) of dropped pages;
+    `segments`: the segments to take in, oldest first, with their digests."""
 
     stores: Stores
     there: tuple[SegmentRef, ...]
@@ -32,14 +32,14 @@ class SegmentInputs:
 
     @property
     def dropped_digest(self) -> str:
-        """Which pages were dropped, as one SHA-256 in hex."""
+        """The SHA-256 of the dropped pages, in hex."""
         lines = b"".join(key + f" {name}\n".encode() for key, name in self.taken_out)
         return sha256(lines).hexdigest()
 
     def taken_in(self, before: Mapping[str, str]) -> dict[str, str]:
         """Return the next version's segments with their digests.
 
-        The earlier ones that still exist, and the new ones.
+        These are the earlier segments that still exist, and the new segments.
         """
         there = {str(segment) for segment in self.there}
         kept = {name: digest for name, digest in before.items() if name in there}
@@ -57,10 +57,9 @@ class SegmentInputs:
     def give(self, engine: Engine, pages: str = "pages", links: str | None = "links") -> None:
         """Make tables of the new segments for an engine.
 
-        `pages` and `links` of the new segments, whose places and names are `segments`; `dropped` (key, segment) of
-        them, and `taken_out` (key, name) of all that are there. With `links` there is `unread` (key, segment), the
-        captures of which nothing could be read. `pages`, `links`: other names for the tables of these names; None: it
-        is not made.
+        `pages` and `links` of the new segments; `segments`: their places and names; `dropped` (key, segment): their
+        dropped pages; `taken_out` (key, name): dropped pages of all segments. With `links` there is `unread` (key,
+        segment), the unreadable captures. `pages`, `links`: other names for these tables; None: no such table.
         """
         fresh = [segment for segment, _ in self.segments]
         marked = {name for _, name in self.taken_out}
@@ -95,7 +94,7 @@ def give_segments(
 ) -> None:
     """Make an engine's table of one of the segments' tables.
 
-    `PAGES_NAME` or `LINKS_NAME` of `Manifest`. The digest of each was compared then. Raises DamagedFileError naming the
+    `name`: `PAGES_NAME` or `LINKS_NAME` of `Manifest`. The digest of each file is compared. Raises DamagedFileError naming the
     file, StorageError, StoppedError.
     """
     paths = [
@@ -107,7 +106,7 @@ def give_segments(
 def _give_unread(engine: Engine, pages: str, links: str) -> None:
     """Make the table `unread`.
 
-    Links are read only where a capture is suspected, which is seldom.
+    Links are read only for a suspected capture, which is rare.
     """
     engine.define("given_pages", f"select * from {pages}")
     engine.define("given_links", f"select * from {links}")

@@ -1,10 +1,10 @@
-"""Versions of a table: which there are, and which one counts.
+"""Versions of a table: the existing versions, and the version that counts.
 
-A version is whole if its manifest is as written, and all parts are there with their sizes. One that is not is passed
-over, and named by `krake fsck`; the last whole one counts.
+A version is whole if its manifest is as written, and all parts exist with their sizes. Any other version is passed
+over, and named by `krake fsck`; the last whole version counts.
 
-Nobody believes the bytes of a part. Who reads a whole version compares the digest of each part first: `give` for an
-engine, `batches` for Arrow. Who looks up a key (`rows_of`) reads single row groups, and Arrow compares the checksums of
+The bytes of a part are not trusted. Readers of a whole version first compare the digest of each part: `give` for an
+engine, `batches` for Arrow. A look-up of a key (`rows_of`) reads single row groups, and Arrow compares the checksums of
 their pages. `krake fsck --repair` sets a damaged version aside (`set_aside`).
 """
 
@@ -31,7 +31,7 @@ from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.stores import Stores
 
 GROUP_ROWS = 1 << 16
-"""Of a row group."""
+"""The rows of a row group."""
 log = logging.getLogger(__name__)
 
 
@@ -39,10 +39,10 @@ log = logging.getLogger(__name__)
 class Family:
     """Tables of one kind, in a folder of the crawl directory.
 
-    `name`: in messages. `schema`: the columns; rows are in ascending order of the first one, `key`. `made_again`: by
-    which command, or by what, rows that a damaged version had come back. `rebuilt`: what to do if no version is whole;
-    "": the same, since nothing but the command is needed to make one. `dictionary`: columns with few values. `counted`:
-    the columns whose values the manifest counts, each with the name that the counts have there.
+    `name`: in messages. `schema`: the columns; rows are in ascending order of the first column, `key`. `made_again`:
+    the command, or the event, that brings the rows of a damaged version back. `rebuilt`: the remedy if no version is
+    whole; "": `made_again` is enough. `dictionary`: columns with few values. `counted`: the columns with counts of
+    values in the manifest, each with the name of its counts.
     """
 
     folder: str
@@ -55,7 +55,7 @@ class Family:
 
     @property
     def remedy(self) -> str:
-        """What to do about a damaged version."""
+        """The remedy for a damaged version."""
         return f"run `krake fsck --repair`, which sets the version aside; {self.made_again}"
 
 
@@ -72,7 +72,7 @@ class VersionFacts:
 class Version:
     """A whole version. `paths`: its parts in order of keys, relative to the storage's root.
 
-    `manifest`: `version`, what its maker says of it, `rows`, counts by the family's columns, and `parts` (name, rows,
+    `manifest`: `version`, the facts of its maker, `rows`, counts by the family's columns, and `parts` (name, rows,
     first and last key in hex, size_bytes, sha256). A version that is no table has parts without rows and keys.
     """
 
@@ -88,9 +88,9 @@ class Version:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the rows in hex, or the maker's digest.
+        """The SHA-256 of the rows in hex, or the maker's digest.
 
-        The maker notes one for versions whose bytes differ from run to run.
+        The maker notes a digest for versions whose bytes differ from run to run.
         """
         if noted := self.manifest.get("digest"):
             return str(noted)
@@ -107,7 +107,7 @@ class Versions:
 
     @property
     def folder(self) -> str:
-        """Where they are, relative to the storage's root."""
+        """The folder of the versions, relative to the storage's root."""
         return self.stores.crawl.at(self.family.folder)
 
     def path(self, number: int) -> str:
@@ -139,7 +139,7 @@ class Versions:
     def next_number(self) -> int:
         """Return the number of the next version.
 
-        It is above all that exist: complete, damaged or set aside.
+        The number is above all existing numbers: complete, damaged or set aside.
         """
         aside = (
             name.removeprefix(FileName.DAMAGED_PREFIX).partition("-")[0] for name in self.aside()
@@ -149,7 +149,7 @@ class Versions:
     def read(self, number: int) -> Version:
         """Return a version.
 
-        Raises DamagedFileError if it is not complete, naming the missing part, or StorageError.
+        Raises DamagedFileError if the version is incomplete, naming the missing part, or StorageError.
         """
         folder, storage, remedy = self.path(number), self.stores.storage, self.family.remedy
         try:
@@ -169,8 +169,8 @@ class Versions:
     def newest(self) -> Version | None:
         """Return the newest complete version, or None.
 
-        None: before the first. Raises StorageError. Those that are newer and damaged are named in the log. Raises
-        DamagedFileError if there are versions, and none is whole: what is made next would begin with nothing.
+        None: before the first. Raises StorageError. Newer damaged versions are named in the log. Raises
+        DamagedFileError if all versions are damaged: the next version would begin with nothing.
         """
         damaged: DamagedFileError | None = None
         for number in self.numbers():
@@ -199,8 +199,8 @@ class Versions:
     ) -> Iterator[pa.RecordBatch]:
         """Read columns of a complete version in key order.
 
-        Raises as `give`. The digest of each part is compared first. `is_compared`: this task has done so already, by
-        `give`.
+        Raises as `give`. The digest of each part is compared first. `is_compared`: this task has compared the digests
+        already, by `give`.
         """
         for number, path in enumerate(version.paths):
             if not is_compared:
@@ -213,8 +213,8 @@ class Versions:
     def rows_of(self, version: Version, key: bytes) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a key.
 
-        Of each part that may have some, only keys of a few row groups are read, and their rows. Raises DamagedFileError
-        where the checksum of a page that is read differs, StorageError, StoppedError.
+        In each part that may have the key, only the keys of a few row groups are read, and their rows. Raises
+        DamagedFileError if the checksum of a read page differs, StorageError, StoppedError.
         """
         storage, schema, remedy = self.stores.storage, self.family.schema, f"; {self.family.remedy}"
         for part, path in zip(version.manifest["parts"], version.paths, strict=True):
@@ -246,7 +246,7 @@ class Versions:
     def set_aside(self, number: int) -> str:
         """Rename a damaged version's folder; return the new path.
 
-        The version before it counts then. Raises StorageError.
+        The version before then counts. Raises StorageError.
         """
         aside = f"{self.folder}/{FileName.DAMAGED_PREFIX}{number}-{time.time_ns()}"  # two of a second keep both
         self.stores.storage.rename(self.path(number), aside)
@@ -292,9 +292,9 @@ def _first_group(
 ) -> int:
     """Find the first row group that may have a key.
 
-    Its last key is not less than the key. `ends`: reads the ends of a group. The footer tells the last key of each
-    group. No checksum protects the footer, so the keys of two groups are read: if these keys do not agree, the keys of
-    further groups are read, by bisection.
+    The last key of this row group is not less than the key. `ends`: reads the ends of a group. The footer has the last
+    key of each group. No checksum protects the footer, so the keys of two groups are read: if these keys do not agree,
+    the keys of further groups are read, by bisection.
     """
     groups = range(table.groups)
     found = bisect_left(groups, key, key=lambda group: table.last_key(group) or ends(group)[1])

@@ -40,7 +40,7 @@ _TYPES: "dict[str, pa.DataType]" = {
 _TABLES = "tables"
 _ANSWER = re.compile(r"\.read-([0-9]{1,15})-[0-9a-f]{32}")
 _LONGEST_ANSWER_S = 7 * 86_400.0
-"""No answer takes so long: a hidden folder of an older answer is left over."""
+"""The longest time of an answer: a hidden folder of an older answer is left over."""
 
 
 def answer_folder(stores: Stores, now_s: float) -> str:
@@ -64,7 +64,7 @@ def is_answer_over(name: str, now_s: float) -> bool:
 class VersionWork:
     """The making of a version, or of an answer.
 
-    `folder`: where its own tables are, relative to the root of `tables`; `scratch`: a folder of this machine.
+    `folder`: the place of its tables, relative to the root of `tables`; `scratch`: a folder of this machine.
     """
 
     stores: Stores
@@ -76,7 +76,7 @@ class VersionWork:
     @classmethod
     @contextmanager
     def of(cls, versions: Versions, number: int) -> "Iterator[VersionWork]":
-        """Open the engine for a version of that number.
+        """Open the engine for a version with this number.
 
         Raises as `at` does.
         """
@@ -120,7 +120,7 @@ class VersionWork:
     def ask(self, name: str, schema: pa.Schema, query: str, stage: str) -> None:
         """Make a table of a query's answer.
 
-        The query is asked once then, however often the table is read.
+        The query runs once, however often the table is read.
         """
         answer = self.engine.stream(query, GROUP_ROWS, stage)
         self.keep(name, schema, (pa.Table.from_batches([batch]) for batch in answer))
@@ -157,8 +157,8 @@ class VersionWork:
         if not first:
             return None
         path = f"{self.folder}/{name}.parquet"
-        # Without dictionaries: most texts are URLs, for which these take twice as long, and more room. Without
-        # statistics: where a column has one text and nulls, DuckDB 1.5 takes each row for a null (`is null`).
+        # Without dictionaries: most texts are URLs, for which dictionaries take twice as long, and more room. Without
+        # statistics: if a column has one text and nulls, DuckDB 1.5 takes each row for a null (`is null`).
         options: dict[str, Any] = {
             "compression": "zstd",
             "use_dictionary": False,
@@ -176,7 +176,7 @@ class VersionWork:
 def columns(text: str) -> pa.Schema:
     """Return the columns of a table.
 
-    Such as `key key!, target bytes`; `!`: never null.
+    The text is like `key key!, target bytes`; `!`: never null.
     """
     pairs = (words.split() for words in text.split(","))
     fields: list[pa.Field[Any]] = [

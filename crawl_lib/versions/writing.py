@@ -1,7 +1,7 @@
-"""Writing a version: files in a hidden folder, a sealed manifest of them, and one rename.
+"""Writing a version: files in a hidden folder, a sealed manifest of these files, and one rename.
 
-Files are the parts of a table (`write_version`), or whatever else fills the folder (`seal_version`). The same rows give
-the same bytes of parts, whichever engine they come from: `write_version` is the only writer of tables.
+Files are the parts of a table (`write_version`), or any other files of the folder (`seal_version`). The same rows give
+the same bytes of parts, whatever the engine: `write_version` is the only writer of tables.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from crawl_lib.versions.version import Version, Versions
 from crawl_lib.versions.work import VersionWork
 
 PART_ROWS = 1 << 20
-"""Of a part: what is read to look at one URL is a row group of one part."""
+"""The rows of a part: a look at one URL reads a row group of one part."""
 
 
 def write_version(
@@ -32,8 +32,8 @@ def write_version(
 ) -> Version | None:
     """Write a version of a table's rows.
 
-    `batches`: rows in ascending order of keys, in batches of `GROUP_ROWS`. `facts`: what the manifest says besides
-    counts and parts. Returns and raises what `seal_version` does.
+    `batches`: rows in ascending order of keys, in batches of `GROUP_ROWS`. `facts`: the manifest's facts besides counts
+    and parts. Returns and raises the same as `seal_version`.
     """
 
     def fill(hidden: str) -> Filled:
@@ -48,7 +48,7 @@ def write_version(
 
 @dataclass(frozen=True)
 class Filled:
-    """What a hidden folder was filled with. `facts`: for the manifest. `parts`: entries of files that were hashed."""
+    """The content of a filled hidden folder. `facts`: for the manifest. `parts`: entries of hashed files."""
 
     facts: dict[str, Any]
     parts: Sequence[dict[str, Any]] = ()
@@ -61,9 +61,9 @@ def seal_version(
 
     Versions beyond `crawldb.keep_versions` are deleted.
 
-    `fill`: writes files to a hidden folder, whose path it gets. Files that it has not hashed are read and hashed here:
-    the manifest names each with its size and SHA-256. `facts`: what the manifest says besides. Returns None, and leaves
-    nothing, if another task has made a version of that number meanwhile. Raises StorageError, StoppedError.
+    `fill`: writes files to a hidden folder, whose path it gets. Files without a hash are then read and hashed: the
+    manifest names each file with its size and SHA-256. `facts`: further facts of the manifest. Returns None, and leaves
+    nothing, if another task has made a version with this number meanwhile. Raises StorageError, StoppedError.
     """
     storage, folder = versions.stores.storage, versions.path(number)
     hidden = versions.hidden(number)
@@ -112,7 +112,7 @@ def make_version(
 ) -> Version | None:
     """Write the next version.
 
-    `rows`: made with an engine. Returns and raises what `write_version` and `VersionWork.of` do.
+    `rows`: made with an engine. Returns and raises the same as `write_version` and `VersionWork.of`.
     """
     number = versions.next_number()
     with VersionWork.of(versions, number) as work:
@@ -122,7 +122,7 @@ def make_version(
 def _remove_older(versions: Versions) -> None:
     """Delete versions beyond the newest `crawldb.keep_versions`.
 
-    What killed tasks left of those before the newest goes too: of its own number another task may still be at work.
+    Leftovers of killed tasks before the newest version go too: another task may still be at work on the newest number.
     """
     storage, numbers = versions.stores.storage, versions.numbers()
     for number in numbers[versions.stores.config.crawldb.keep_versions :]:
@@ -135,7 +135,7 @@ def _remove_older(versions: Versions) -> None:
 
 @dataclass
 class _Parts:
-    """The parts of a version that is being written. `entries`: of the manifest."""
+    """The parts of a version under way. `entries`: of the manifest."""
 
     versions: Versions
     hidden: str
@@ -146,7 +146,7 @@ class _Parts:
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Write all rows.
 
-        Without any there is one part with none.
+        Without rows there is one part without rows.
         """
         waiting = iter(self.versions.stores.until_stopped(batches))
         first = next(waiting, None)
@@ -187,7 +187,7 @@ class _Parts:
 
 
 class Hashed:
-    """A file that is written from start to end, and hashed on its way."""
+    """A file that is written from start to end, and hashed meanwhile."""
 
     closed = False
 
@@ -208,19 +208,19 @@ class Hashed:
         return self.size_bytes
 
     def flush(self) -> None:
-        """Nothing: it is the caller's file."""
+        """Do nothing: the file is the caller's."""
 
     def writable(self) -> bool:
-        """It is."""
+        """Say yes."""
         return True
 
     def readable(self) -> bool:
-        """It is not."""
+        """Say no."""
         return False
 
     def seekable(self) -> bool:
-        """It is not."""
+        """Say no."""
         return False
 
     def close(self) -> None:
-        """Nothing: it is the caller's file."""
+        """Do nothing: the file is the caller's."""
