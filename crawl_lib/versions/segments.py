@@ -94,8 +94,8 @@ def give_segments(
 ) -> None:
     """Make an engine's table of one of the segments' tables.
 
-    `name`: `PAGES_NAME` or `LINKS_NAME` of `Manifest`. The digest of each file is compared. Raises DamagedFileError naming the
-    file, StorageError, StoppedError.
+    `name`: `PAGES_NAME` or `LINKS_NAME` of `Manifest`. The digest of each file is compared. Raises DamagedFileError
+    naming the file, StorageError, StoppedError.
     """
     paths = [
         SegmentReader(stores.storage, segment.path).verified(name, stores) for segment in segments
