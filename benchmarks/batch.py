@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 from hashlib import sha1
@@ -17,6 +16,7 @@ from isal import igzip
 from benchmarks.report import Measured, Row, ahead, measure
 from crawl_lib import Config, from_mapping, stages
 from crawl_lib.crawldir import FileName
+from crawl_lib.dfsfiles import write_json_bytes
 from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.segment import LINKS_NAME, LINKS_SCHEMA, PAGES_NAME, PAGES_SCHEMA, Manifest
 from crawl_lib.stores import open_stores
@@ -64,9 +64,9 @@ def make_segment(config: Config) -> None:
     (place / MANIFEST_FILE).write_bytes(manifest.to_bytes())
     iteration: dict[str, Any] = {
         "run_id": "bench", "iteration": 1, "nodes": [NODE], "routing": "host", "config_digest": "",
-        "batch_sizes": {}, "taken_before": 0, "summed": [], "seeds": [],
+        "batch_sizes": {}, "taken_before": 0, "summed": [], "seeds": [], "kind": "crawl",
     }  # fmt: skip
-    (folder / FileName.ITERATION).write_text(json.dumps(iteration))
+    (folder / FileName.ITERATION).write_bytes(write_json_bytes(iteration))
 
 
 def _text(rng: random.Random, words: list[bytes]) -> bytes:

@@ -7,7 +7,6 @@ before, and not counted. A text has 120 words, as frequent as those of a languag
 
 from __future__ import annotations
 
-import json
 import os
 import random
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from benchmarks.search import zipf_texts
 from crawl_lib import Config, from_mapping, stages
 from crawl_lib.commoncrawl import make_graphs, make_index, make_wet
 from crawl_lib.crawldir import FileName
+from crawl_lib.dfsfiles import write_json_bytes
 from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.segment import (
     INDEX_NAME,
@@ -75,8 +75,8 @@ def make_crawl(root: Path) -> None:
         "routing": "host",
         "config_digest": "",
     }
-    sums = {"batch_sizes": {}, "taken_before": 0, "summed": [], "seeds": []}
-    (folder / FileName.ITERATION).write_text(json.dumps({**facts, **sums}))
+    sums = {"batch_sizes": {}, "taken_before": 0, "summed": [], "seeds": [], "kind": "crawl"}
+    (folder / FileName.ITERATION).write_bytes(write_json_bytes({**facts, **sums}))
     stores = _stores(root)
     extract_text(stores, [stores.crawl.segment(FOLDER, node) for node in NODES])
     stages.export_pages(stores, label=LABEL)

@@ -180,9 +180,12 @@ def make_round(root: Path, folder: int, pages: int, rows: int) -> None:
         "taken_before": 0,
         "summed": [],
         "seeds": [],
+        "kind": "crawl",
         Scopes.DIGEST: Scopes.digest(b""),
     }
-    (place / FileName.SCOPE).write_bytes(b"")
+    scopes = place.parent / FileName.SCOPE
+    scopes.mkdir(exist_ok=True)
+    (scopes / Scopes.digest(b"")).write_bytes(b"")
     (place / FileName.ITERATION).write_bytes(
         write_json_bytes({**facts, **sums, "format_version": SEALED_VERSION})
     )

@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Any
 
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
-from crawl_lib.sealed import SEALED_VERSION, sealed, unsealed_if_new
+from crawl_lib.sealed import sealed, unsealed
 from crawl_lib.stopping import Work
 from crawl_lib.storage import Storage
 
@@ -26,7 +26,7 @@ def parsed_json(data: bytes, path: str) -> dict[str, Any]:
     Raises DamagedFileError naming the path.
     """
     try:
-        return unsealed_if_new(data)
+        return unsealed(data)
     except (ValueError, KeyError, TypeError) as error:
         raise DamagedFileError(
             f"{path}: is not JSON as written: {error}; `krake fsck` says what to do"
@@ -46,10 +46,9 @@ def readable_json(storage: Storage, path: str) -> dict[str, Any]:
 def write_json_bytes(value: Mapping[str, Any]) -> bytes:
     """Encode JSON as Krake writes it.
 
-    It is sorted and indented, and ends with a newline. Versions with a digest get one.
+    It is sorted and indented, has a digest, and ends with a newline.
     """
-    value = sealed(value) if value.get("format_version") == SEALED_VERSION else value
-    return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+    return (json.dumps(sealed(value), indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
 def read_lines(storage: Storage, path: str) -> list[str]:

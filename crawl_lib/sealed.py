@@ -1,7 +1,7 @@
 """Small files of JSON with a digest inside, and errors that say which command repairs what cannot be read."""
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha1
 from pathlib import Path
@@ -11,8 +11,7 @@ from crawl_lib.errors import DamagedFileError, os_error
 
 DIGEST = "sha1"
 SEALED_VERSION = "sealed-2"
-"""The `format_version` of a file of the crawl directory that has a digest. Older ones have 1, and no digest: no single
-bit turns one into the other."""
+"""The `format_version` of a JSON file of the crawl directory. Each such file has a digest."""
 MANIFEST_FILE = "manifest.json"
 """In a segment, and in a folder of injected seeds: what it holds, with digests; written last."""
 
@@ -30,36 +29,17 @@ def sealed_json(value: Mapping[str, Any]) -> bytes:
     return json.dumps(sealed(value), sort_keys=True).encode() + b"\n"
 
 
-def unsealed(
-    data: bytes, is_old: Callable[[dict[str, Any]], bool] = lambda value: False
-) -> dict[str, Any]:
-    """Return the content of such a line after a check.
+def unsealed(data: bytes) -> dict[str, Any]:
+    """Return the content of such a line, and check its digest.
 
-    `is_old`: whether an older version wrote it, without a digest. Raises ValueError, KeyError or TypeError.
+    Raises ValueError, KeyError or TypeError.
     """
     value = json.loads(data)
     if not isinstance(value, dict):
         raise TypeError("it is no JSON object")
-    if not is_old(value) and value.pop(DIGEST) != sealed(value)[DIGEST]:
+    if value.pop(DIGEST) != sealed(value)[DIGEST]:
         raise ValueError("its digest is that of another content")
     return value
-
-
-def unsealed_if_new(data: bytes) -> dict[str, Any]:
-    """Return the checked content of a file of the crawl directory.
-
-    The digest must be right unless the file's version had none. Raises ValueError, KeyError or TypeError.
-    """
-    return unsealed(data, lambda value: DIGEST not in value and value.get("format_version", 1) == 1)
-
-
-def unsealed_or_old(data: bytes, old: Collection[str]) -> dict[str, Any]:
-    """Return the checked content of a file that may be old.
-
-    Older versions wrote the file without a digest: theirs has exactly these names, and nothing else. So no single bit
-    turns a sealed one into one of theirs. Raises ValueError, KeyError or TypeError.
-    """
-    return unsealed(data, lambda value: value.keys() == set(old))
 
 
 @contextmanager

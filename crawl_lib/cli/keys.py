@@ -36,8 +36,6 @@ def create(arguments: argparse.Namespace) -> int:
     Raises KeyTablesError where that would make crawled pages new.
     """
     config = load_config(arguments.config)
-    if arguments.missing:
-        return _make_slots(config)
     if arguments.drop:
         servers = ", ".join(config.key_storage.servers)
         require_yes(
@@ -53,17 +51,6 @@ def create(arguments: argparse.Namespace) -> int:
         made = store.create(drop=arguments.drop)
         store.require_ring()
     say(f"key tables made on {', '.join(made)}" if made else "key tables are there on every server")
-    return 0
-
-
-def _make_slots(config: Config) -> int:
-    with _opened(config) as store:
-        made = store.make_slots()
-    say(
-        f"tables of turns made on {', '.join(made)}"
-        if made
-        else "tables of turns are there on every server"
-    )
     return 0
 
 

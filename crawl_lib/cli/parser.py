@@ -27,28 +27,10 @@ _CONFIG = (
 )
 
 
-MOVED = {
-    "queue": "fsck --repair --only queue",
-    "folder": "fsck --repair --only folders",
-    "segment salvage": "fsck --repair --only segments",
-    "keys repair": "fsck --repair --only keys",
-    "keys rebuild": "fsck --repair --only keys",
-    "link": "graph link",
-    "linker": "graph link",
-    "finalize": "graph finalize",
-    "finalizer": "graph finalize",
-}
-"""What commands of before, and stages of the DAG, are called now."""
-_OPTIONS = {
-    "queue": "; its --lost is `krake nodes restart`",
-    "segment salvage": "; its --delete-damaged is `krake sweep --damaged`",
-    "keys rebuild": "; its --anew is `krake settle --all-again`",
-}
-"""And those of their options that are a command of their own."""
-MOVED_OPTIONS = {"--hosts": "--graph hosts"}
-"""Older spellings of options."""
-GROUPED = {"index": "index cdxj"}
-"""Groups that were commands, each with the command that does what the group's name alone did."""
+MOVED = {"linker": "graph link", "finalizer": "graph finalize"}
+"""The commands of the DAG's stages whose names are no commands."""
+GONE = {"--missing": "krake fsck --repair"}
+"""Options that went, each with the command that does the same."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -70,18 +52,15 @@ class _Parser(argparse.ArgumentParser):
         """
         if re.search(r"unrecognized arguments:.* --config\b", message):
             message += "; --config comes before the command: krake --config FILE COMMAND"
-        for old, new in MOVED_OPTIONS.items():
+        for old, new in GONE.items():
             if re.search(rf"unrecognized arguments:.* {old}\b", message):
-                message += f"; `{old}` is `{new}` now"
+                message += f"; run `{new}`"
         word = re.search(r"invalid choice: '([\w-]+)'", message)
         old = f"{self.prog} {word[1]}".removeprefix("krake ") if word else ""
         if old in MOVED:
-            message = f"`{old}` is `krake {MOVED[old]}` now{_OPTIONS.get(old, '')}"
+            message = f"`{old}` is `krake {MOVED[old]}`"
         elif word and (near := _nearest(word[1], re.findall(r"[\w-]+", message[word.end() :]))):
             message = f"{message[: word.end()]}: the nearest one is {near} (all of them: {self.prog} --help)"
-        group = self.prog.removeprefix("krake ")
-        if group in GROUPED:
-            message += f"; what `krake {group}` did is `krake {GROUPED[group]}` now"
         super().error(message)
 
 
@@ -322,7 +301,6 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         "create the key tables on every server",
         (
             _flag("--drop", "drop existing tables: all keys are forgotten"),
-            _flag("--missing", "only add the table of turns to key tables of an older version"),
             _YES,
         ),
     ),

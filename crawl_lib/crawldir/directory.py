@@ -1,7 +1,6 @@
 """The crawl directory on the DFS: which folders and segments exist, and what their small files say.
 
 <crawl>/<folder>/iteration.json   written by start: whose iteration this is, its nodes and batch sizes
-<crawl>/<folder>/scope            in folders of older versions: the iteration's scope
 <crawl>/<folder>/<node>/          a segment, there all at once
 <crawl>/<folder>/index.json       written by commit, changed by repairs only: sums, and parts per owner, of the
                                   segments that were there; `missing`: nodes that commit went on without. A late
@@ -46,7 +45,7 @@ class FileName(StrEnum):
     SEEDS = "seeds"
     LISTS = "lists"
     SCOPE = "scope"
-    """A folder of the crawl directory; in folders of older versions a file."""
+    """A folder of the crawl directory; in injected seeds a file."""
     STARTED = "started"
     SETTLED = "settled"
     HELD = "held"
@@ -69,7 +68,7 @@ _SCOPE_NAME = re.compile("[0-9a-f]{64}")
 KEPT_ITERATIONS = 32
 """How many iterations a reader keeps. Each names all earlier folders, so that all of them could fill the memory."""
 IMPORT_NODE = "import"
-"""The one "node" of an iteration that holds imported archives. Older versions know such an iteration by it."""
+"""The one "node" of an iteration that holds imported archives."""
 
 
 class Kind(StrEnum):
@@ -90,8 +89,7 @@ class Iteration:
     `folder`: name of the iteration's folder, the POSIX time of its start. `batch_sizes`: URLs that each node may take;
     `limited`: they keep `crawl.max_pages`. `taken_before`: URLs taken in the folders `summed`, which are complete;
     `seeds`: injected folders whose hosts are in the scope. `scope_sha256`: of its scope. `agreed`: version, code and
-    options of the machine that named the folder; empty in folders of older versions, whose notes are files. `kind`: in
-    folders of older versions it follows from the nodes.
+    options of the machine that named the folder; empty where a repair made the file.
     """
 
     folder: str
@@ -105,13 +103,9 @@ class Iteration:
     summed: tuple[str, ...]
     seeds: tuple[str, ...]
     scope_sha256: str
+    kind: Kind
     limited: bool = False
     agreed: Mapping[str, Any] = field(default_factory=dict)
-    kind: Kind | None = None
-
-    def __post_init__(self) -> None:
-        if self.kind is None:
-            object.__setattr__(self, "kind", kind_of(vars(self)))
 
     @classmethod
     def from_mapping(cls, folder: str, value: dict[str, Any]) -> "Iteration":
@@ -133,7 +127,7 @@ class Iteration:
             scope_sha256=value[Scopes.DIGEST],
             limited=bool(value.get("limited", False)),
             agreed=dict(value.get("agreed", {})),
-            kind=kind_of(value),
+            kind=Kind(value["kind"]),
         )
 
     @property
@@ -143,13 +137,6 @@ class Iteration:
         Pages in other folders count for no node.
         """
         return self.kind is Kind.CRAWL
-
-
-def kind_of(value: Mapping[str, Any]) -> Kind:
-    """Return the kind in an `iteration.json`. Raises ValueError for an unknown kind."""
-    if value.get("kind") is not None:
-        return Kind(value["kind"])
-    return Kind.IMPORT if tuple(value["nodes"]) == (IMPORT_NODE,) else Kind.CRAWL
 
 
 def _read_scope(storage: Storage, where: str, digest: object) -> set[str]:
@@ -244,14 +231,8 @@ class Scopes:
         return _read_scope(self._crawl.storage, self.path(iteration), iteration.scope_sha256)
 
     def path(self, iteration: Iteration) -> str:
-        """Return the path of an iteration's scope.
-
-        Older versions wrote the file into the iteration's folder.
-        """
-        shared = self._crawl.at(FileName.SCOPE, iteration.scope_sha256)
-        own = self._crawl.at(iteration.folder, FileName.SCOPE)
-        is_old = not self._crawl.storage.exists(shared) and self._crawl.storage.exists(own)
-        return own if is_old else shared
+        """Return the path of an iteration's scope."""
+        return self._crawl.at(FileName.SCOPE, iteration.scope_sha256)
 
     def kept(self) -> list[str]:
         """Return the paths of files with hosts that iterations added.

@@ -3,8 +3,8 @@
 A page that was forgotten is still in its segment. So that a check does not call its missing key a damage, and
 `krake fsck --repair` does not make it known again, each `krake forget` leaves a file `<crawl>/forgotten/<name>`: a
 sealed line of JSON (`time_us`: POSIX microseconds, `keys`: how many, `lower`: by node and host, how many URLs were
-forgotten, `keys_sha1`: of what follows), then the keys, 20 bytes each, ascending. Older versions wrote no digests.
-While it is being carried out the name begins with `.open-`; the next forget finishes it.
+forgotten, `keys_sha1`: of what follows), then the keys, 20 bytes each, ascending. While the decision is being carried
+out the name begins with `.open-`; the next forget finishes the decision.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,9 +18,9 @@ from crawl_lib.crawldir.directory import CrawlDirectory, FileName
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.keyarrays import Keys
 from crawl_lib.keys import KEY_BYTES
-from crawl_lib.sealed import sealed_json, unsealed_or_old
+from crawl_lib.sealed import sealed_json, unsealed
 
-_OLD, _KEYS_DIGEST = ("time_us", "keys", "lower"), "keys_sha1"
+_KEYS_DIGEST = "keys_sha1"
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,8 @@ class Forget:
 
     def to_bytes(self) -> bytes:
         """Return the bytes of the file."""
-        head, keys = (
-            dict(zip(_OLD, (self.time_us, len(self.keys), self.lower), strict=True)),
-            self.keys.tobytes(),
-        )
+        keys = self.keys.tobytes()
+        head = {"time_us": self.time_us, "keys": len(self.keys), "lower": self.lower}
         return sealed_json({**head, _KEYS_DIGEST: sha1(keys).hexdigest()}) + keys
 
     @classmethod
@@ -51,14 +49,14 @@ class Forget:
         """Read the file. Raises DamagedFileError naming `where`."""
         head, _, keys = data.partition(b"\n")
         try:
-            value = unsealed_or_old(head, _OLD)
+            value = unsealed(head)
             time_us, count, lower = int(value["time_us"]), int(value["keys"]), dict(value["lower"])
+            digest = value[_KEYS_DIGEST]
         except (ValueError, KeyError, TypeError) as error:
             raise DamagedFileError(
                 f"{where}: is not a list of forgotten keys: {error!r}"
             ) from error
-        digest = sha1(keys).hexdigest()
-        if len(keys) != KEY_BYTES * count or value.get(_KEYS_DIGEST, digest) != digest:
+        if len(keys) != KEY_BYTES * count or sha1(keys).hexdigest() != digest:
             raise DamagedFileError(f"{where}: has not the {count} keys of 20 bytes that it says")
         found = np.frombuffer(keys, f"S{KEY_BYTES}")
         return cls(

@@ -24,7 +24,7 @@ from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.records import RETRY_LISTS
 from crawl_lib.repair import finish_swaps, replace_segment
 from crawl_lib.scratch import scratch_folder
-from crawl_lib.sealed import MANIFEST_FILE, SEALED_VERSION
+from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.segment import (
     INDEX_NAME,
     LINKS_NAME,
@@ -157,7 +157,6 @@ class _Compaction:
         done = {"what": "compact", "time": now, "krake_version": VERSION, "pages": report.pages}
         manifest = replace(
             old,
-            format_version=SEALED_VERSION,
             counts={
                 **old.counts,
                 "pages": pages,

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from crawl_lib.crawldir import Forget, Forgotten
 from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError, InputError, StorageError
-from crawl_lib.fetch import HostStore, host_stores
+from crawl_lib.fetch import HostStore, host_store_file
 from crawl_lib.frontier import NodeLock
 from crawl_lib.keyarrays import Keys, is_among, key_array, key_bytes
 from crawl_lib.keys import KEY_BYTES, ShardedKeyStore
@@ -269,7 +269,8 @@ def _forget_texts(directory: Path, hosts: Iterable[str]) -> None:
 
     For the domains of these hosts. A damaged file is left as it is: its repair lets all counts begin at 0.
     """
-    for path in host_stores(directory):
+    path = host_store_file(directory)
+    if path.exists():
         with suppress(StorageError), HostStore(path.parent) as known:
             known.pages.forget_texts(hosts)
 

@@ -1,13 +1,13 @@
 """What an export is made of: the segments it takes in, its options, and the file `inputs`."""
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from crawl_lib.dataclass import dataclass
+from crawl_lib.dfsfiles import write_json_bytes
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.sealed import sealed, unsealed_or_old
+from crawl_lib.sealed import unsealed
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
 
@@ -15,8 +15,8 @@ FORMAT_VERSION = 1
 REMEDY = "move its folder away and run the export again, or choose another label"
 COMPRESSOR, LEVEL = "libdeflate", 1
 """Pages are compressed by libdeflate, whose bytes depend on nothing but the page. On HTML of documentation, 68 KB a
-page, CPU and size: 0.18 ms, 17.6 %; zlib at level 1 0.33 ms, 19.4 %. ISA-L at level 2, which exports of before have,
-takes 0.09 ms, 18.7 %, but one in a few hundred exports of small pages had other bytes."""
+page, CPU and size: 0.18 ms, 17.6 %; zlib at level 1 0.33 ms, 19.4 %. ISA-L at level 2 takes 0.09 ms, 18.7 %, but one
+in a few hundred exports of small pages had other bytes."""
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -62,7 +62,7 @@ class Inputs:
         """
         options = asdict(self)
         if not self.revisited:
-            del options["revisited"]  # as older versions wrote it
+            del options["revisited"]
         if not self.requisites:
             del options["requisites"]
         if self.duplicates == "keep":
@@ -72,15 +72,13 @@ class Inputs:
             "segments": options.pop("segments"),
             "options": {**options, "compression": "zlib"},
         }
-        return (
-            json.dumps(sealed(value), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
-        ).encode()
+        return write_json_bytes(value)
 
     @classmethod
     def from_bytes(cls, data: bytes, place: str) -> "Inputs":
         """Read a file `inputs`; `place` names it in errors. Raises DamagedFileError."""
         try:
-            value = unsealed_or_old(data, ("format_version", "segments", "options"))
+            value = unsealed(data)
             version, options = value["format_version"], value["options"]
             if version != FORMAT_VERSION:
                 raise DamagedFileError(

@@ -2,8 +2,7 @@
 
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import replace
+from contextlib import AbstractContextManager, contextmanager
 from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO
@@ -14,7 +13,6 @@ import pyarrow.parquet as pq
 from crawl_lib.durable import reached
 from crawl_lib.engine import Engine, Workplace, open_engine
 from crawl_lib.errors import (
-    DamagedFileError,
     InputError,
     OutputConflictError,
     PathNotFoundError,
@@ -113,7 +111,7 @@ class ExportFolder:
         """
         if self.has(INPUTS):
             inputs = self.read_inputs()
-            late = self._with_rows(inputs, now).late(now)
+            late = inputs.late(now)
             if late is None:
                 raise OutputConflictError(
                     f"{self.path}: the export {self.name!r} exists already and was made of other segments or options"
@@ -127,20 +125,6 @@ class ExportFolder:
                 " choose another label, or move that folder away"
             )
         return now, ()
-
-    def _with_rows(self, inputs: Inputs, now: Inputs) -> Inputs:
-        """Return `inputs` without empty segments.
-
-        Exports of older versions list them; `now` does not.
-        """
-        there = set(now.segments)
-        kept = (one for one in inputs.segments if one in there or not self._is_empty(one))
-        return replace(inputs, segments=tuple(kept))
-
-    def _is_empty(self, segment: SegmentInput) -> bool:
-        with suppress(PathNotFoundError, DamagedFileError):
-            return not SegmentReader(self.storage, segment.path).manifest.has_rows
-        return False
 
     def claim(self, inputs: Inputs) -> None:
         """Write `inputs`, the first file, unless it exists.

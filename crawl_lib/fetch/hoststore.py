@@ -9,13 +9,13 @@ A time later than now, from a clock that was ahead, is not trusted: a host count
 asked for again. The same holds for a value of the wrong type, and for a back-off longer than any can be.
 
 It lies in the folder `hosts` of the node's directory, with the turns: the only place but the spool that a fetching
-process may write to, and SQLite makes files of its own there. Older versions had them next to the queue.
+process may write to, and SQLite makes files of its own there.
 """
 
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +23,6 @@ from crawl_lib.durable import fsync_dir, reached
 from crawl_lib.errors import os_errors, sqlite_errors
 from crawl_lib.fetch.pagetables import REMEDY, PageTables, Tables
 from crawl_lib.fetch.retry import GROWS
-from crawl_lib.fetch.turns import TURNS_FILE
 from crawl_lib.findings import open_to_read
 from crawl_lib.frontier import NodeDirectory
 from crawl_lib.urls import host_of
@@ -36,7 +35,6 @@ HOSTS_TABLES = {
     "marks": "name, value",
 }
 """Its tables with their columns."""
-_FILES = (f"{FILE_NAME}-wal", f"{FILE_NAME}-shm", TURNS_FILE, FILE_NAME)
 _KEPT_S = 30 * 86400.0
 
 _SCHEMA = """
@@ -58,7 +56,7 @@ CREATE TABLE IF NOT EXISTS finders (domain INTEGER, url INTEGER, page INTEGER NO
 CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, value REAL NOT NULL) WITHOUT ROWID;
 """
 _LATER_COLUMNS = (("hosts", "answer_s"), ("back_offs", "since"))
-"""Columns that files of older versions lack."""
+"""Columns that were added later."""
 _IN_BACK_OFF = (
     "SELECT host, until FROM back_offs WHERE until > ? AND until <= ? AND typeof(host) = 'text'"
     " AND typeof(until) = 'real' ORDER BY until, host"
@@ -113,49 +111,37 @@ class HostState(NamedTuple):
 def make_hosts_folder(node_dir: Path) -> Path:
     """Return a node's folder `hosts`, made if it is missing.
 
-    Files of older versions are moved into the folder. SQLite's belong together, so a move that was killed goes on
-    before anything is opened. The caller holds the node's lock. Raises StorageError naming the path; the operator looks
-    at the disk.
+    The caller holds the node's lock. Raises StorageError naming the path; the operator looks at the disk.
     """
     folder = NodeDirectory(node_dir).hosts
     with os_errors(folder, "cannot be made"):
-        older = [name for name in _FILES if (node_dir / name).exists()]
-        if folder.is_dir() and not older:
-            return folder  # of a task that was killed, `HeldQueue.finish_open_move` has made the name durable
-        folder.mkdir(exist_ok=True)
-        for name in older:
-            (node_dir / name).rename(folder / name)
-            reached("hosts.moved")
-        fsync_dir(folder)
-        fsync_dir(node_dir)
+        # `HeldQueue.finish_open_move` has made the name of a killed task's folder durable.
+        if not folder.is_dir():
+            folder.mkdir()
+            fsync_dir(node_dir)
     return folder
 
 
-def host_stores(node_dir: Path) -> list[Path]:
-    """List the files of host stores in a node's directory.
-
-    There is at most one, at the present or the older place.
-    """
-    paths = (NodeDirectory(node_dir).hosts / FILE_NAME, node_dir / FILE_NAME)
-    return [path for path in paths if path.exists()]
+def host_store_file(node_dir: Path) -> Path:
+    """Return the path of a node's host store, whether it exists or not."""
+    return NodeDirectory(node_dir).hosts / FILE_NAME
 
 
 @contextmanager
 def read_hosts(node_dir: Path) -> Iterator["HostStore | None"]:
     """Open what a node remembers of hosts, without changes to files.
 
-    A task of the node may run meanwhile. The result is None if the node remembers nothing yet, or an older version
-    wrote the file. Raises StorageError naming the file.
+    A task of the node may run meanwhile. The result is None if the node remembers nothing yet. Raises StorageError
+    naming the file.
     """
-    with ExitStack() as stack:
-        for path in host_stores(node_dir):
-            stack.enter_context(sqlite_errors(path, REMEDY))
-            base = stack.enter_context(open_to_read(path))
-            base.set_authorizer(_without_programs)
-            if base.execute("SELECT 1 FROM sqlite_master WHERE name = 'back_offs'").fetchone():
-                yield HostStore(path.parent, base=base)
-                return
+    path = host_store_file(node_dir)
+    if not path.exists():
         yield None
+        return
+    with sqlite_errors(path, REMEDY), open_to_read(path) as base:
+        base.set_authorizer(_without_programs)
+        is_made = base.execute("SELECT 1 FROM sqlite_master WHERE name = 'back_offs'").fetchone()
+        yield HostStore(path.parent, base=base) if is_made else None
 
 
 def hosts_in_back_off(node_dir: Path, now: float, longest_s: float) -> dict[str, float]:

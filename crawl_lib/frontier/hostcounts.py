@@ -29,11 +29,6 @@ _ASK, _ADD_ROWS = 500, 10_000
 DOMAIN_MARK, HOSTS_MARK = b"@", b"@@"
 """Marks before a domain in the names of its two counts: of URLs, and of hosts with URLs. No host begins with `@`."""
 _IS_HOST = "host NOT LIKE '%/%' AND host NOT LIKE '@%'"
-_FIRST_DOMAINS = (
-    "INSERT INTO hosts SELECT '@' || domain_of(host), sum(admitted) FROM hosts WHERE {0} GROUP BY 1",
-    "INSERT INTO hosts SELECT '@@' || domain_of(host), count(*) FROM hosts WHERE {0} AND admitted > 0 GROUP BY 1",
-)
-_SOME_DOMAIN = "SELECT 1 FROM hosts WHERE host >= '@' AND host < 'A' LIMIT 1"
 Count = tuple[bytes, int]
 
 
@@ -81,17 +76,13 @@ class HostCounts:
         return found
 
     def begin(self) -> None:
-        """Begin an intake, and forget the notes of a killed one.
-
-        A file of an older version gets the counts of domains.
-        """
+        """Begin an intake, and forget the notes of a killed one."""
         if self.path.exists():
             with self._open() as base:
                 if base.execute(
                     "SELECT 1 FROM begun"
                 ).fetchone():  # else SQLite would write all the same
                     base.execute("DELETE FROM begun")
-                _count_domains(base)
 
     def note(self, counts: Mapping[bytes, int]) -> None:
         """Add to the counts of the intake under way."""
@@ -119,7 +110,6 @@ class HostCounts:
                 base.execute("SELECT 1 FROM applied WHERE move_id = ?", (move_id,)).fetchone()
                 is None
             ):
-                _count_domains(base)
                 _add(base, "hosts", counts(), ("hosts",))
                 base.execute("DELETE FROM begun")
                 base.execute("DELETE FROM applied")
@@ -149,7 +139,6 @@ class HostCounts:
             return
         with self._open() as base:
             if base.execute("INSERT OR IGNORE INTO lowered VALUES (?)", (name,)).rowcount:
-                _count_domains(base)
                 base.executemany(
                     "UPDATE hosts SET admitted = max(0, admitted - ?) WHERE host = ?",
                     _lowered(base, counts),
@@ -198,16 +187,9 @@ def names_of_domain(host: bytes) -> tuple[bytes, bytes]:
 
     One counts URLs, the other one hosts.
     """
-    domain = _domain_of(host.decode()).encode()
+    # A host may be empty in a queue made by hand.
+    domain = budget_domain_of(host.decode()).encode() if host else b""
     return DOMAIN_MARK + domain, HOSTS_MARK + domain
-
-
-def _domain_of(host: str) -> str:
-    """Return the domain of a host.
-
-    A host may be empty in a queue made by hand.
-    """
-    return budget_domain_of(host) if host else ""
 
 
 def _found(base: sqlite3.Connection, table: str, names: Sequence[bytes]) -> Iterator[Count]:
@@ -257,17 +239,6 @@ def _lowered(base: sqlite3.Connection, counts: Mapping[bytes, int]) -> list[tupl
         lower[pages] += gone
         lower[names] += 0 < admitted == gone
     return [(count, name.decode()) for name, count in lower.items()]
-
-
-def _count_domains(base: sqlite3.Connection) -> None:
-    """Count the domains of an older version's file.
-
-    The file of an older version has hosts alone.
-    """
-    if base.execute(_SOME_DOMAIN).fetchone() is None:
-        base.create_function("domain_of", 1, _domain_of, deterministic=True)
-        for statement in _FIRST_DOMAINS:
-            base.execute(statement.format(_IS_HOST))
 
 
 def counts_bytes(counts: Mapping[bytes, int]) -> bytes:

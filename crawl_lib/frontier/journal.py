@@ -40,7 +40,7 @@ class Journal:
     decided; what lies beyond is cut off. `phase`: `read`: nothing is under way. `claim`: the candidates in `new.claim`
     may have been claimed; they are decided on next, and are kept if this is not their first sending. `insert`: the
     keys of `new` from `chunk_bytes` on are (perhaps again) to be inserted. `sums`: CRC-32 of these bytes of each file
-    (they can be continued); none in a journal of an older version. `report`: what was done with the lines before.
+    (they can be continued). `report`: what was done with the lines before.
     """
 
     plan: list[Pair]
@@ -55,7 +55,7 @@ class Journal:
     phase: str = READ
     chunk_bytes: int = 0
     report: IntakeReport = field(default_factory=IntakeReport)
-    sums: dict[str, int] = field(default_factory=dict)
+    sums: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_SIZES, 0))
 
     @classmethod
     def read(cls, directory: Path) -> "Journal | None":
@@ -109,8 +109,7 @@ class Journal:
             file.write(data)
             fsync_file(file)
         vars(self)[_SIZES[name]] += len(data)
-        if name in self.sums:
-            self.sums[name] = crc32(data, self.sums[name])
+        self.sums[name] = crc32(data, self.sums[name])
 
     def write_candidates(self, directory: Path, lines: Sequence[bytes]) -> None:
         """Make the lines that will be claimed durable."""
@@ -133,7 +132,7 @@ class Journal:
                         seen, crc = seen + len(block), crc32(block, crc)
             if seen < promised or not path.exists():
                 yield name, f"has {seen} bytes, and the intake's journal promises {promised}"
-            elif promised and self.sums.get(name, crc) != crc:
+            elif promised and self.sums[name] != crc:
                 yield name, "has other bytes than the intake's journal says"
 
     def cut(self, directory: Path) -> None:
@@ -180,9 +179,7 @@ def open_journal(queue: Queue, waiting: Sequence[Pair]) -> Journal:
             raise queue.error(
                 f"`{NodeDirectory.new}` has URLs of an intake, and `{NodeDirectory.journal}` is gone"
             )
-        journal = Journal(
-            [UNDECIDED] if queue.files.undecided.exists() else [], sums=dict.fromkeys(_SIZES, 0)
-        )
+        journal = Journal([UNDECIDED] if queue.files.undecided.exists() else [])
     for name, problem in () if begins else journal.damaged_files(directory):
         raise queue.error(f"`{name}` {problem}")
     journal.cut(directory)

@@ -39,14 +39,14 @@ class Move:
 
     `groups`: steps in order; within a group in any order. `state`, `record`: what `state` and `state.krake` say
     afterwards. `counts_hosts`: digest of the file `new.hosts`, which is added to the host counts, once by `move_id`; ""
-    for none (older versions: True or False).
+    for none.
     """
 
     move_id: str
     groups: tuple[tuple[Step, ...], ...]
     state: str
     record: dict[str, Any]
-    counts_hosts: str | bool = ""
+    counts_hosts: str = ""
 
     def to_bytes(self) -> bytes:
         """Return the bytes of the file."""
@@ -332,12 +332,7 @@ def impossible_steps(queue: Queue, move: Move) -> Iterator[str]:
     They are in words. A copy of the directory has such contradictions. In a copy nothing would be deleted, and URLs
     that were handed on would be handed on again. A name that the move itself gives to another file says nothing.
     """
-    if (there := digest_of(queue.files.new_hosts)) and move.counts_hosts not in {
-        "",
-        True,
-        False,
-        there,
-    }:
+    if (there := digest_of(queue.files.new_hosts)) and move.counts_hosts not in {"", there}:
         yield "counts hosts by `new.hosts`, and that is not what was written"
     steps = [step for group in move.groups for step in group]
     given = {step.target for step in steps}

@@ -101,9 +101,9 @@ class Record:
 
     `state_sha1`: hex digest of the `state` that Krake wrote last, "" if the queue has yet to be adopted. `sizes`:
     bytes of each data file; `datas`, `metas`: hex digest of each and of its meta, "" where it has none, or that is not
-    known (older versions noted none of data files). `files`: hex digest of each of `undecided`, `handed_on` and
-    `scope_added`, where Krake wrote it. `offset`, `meta_offset`: where the first unprocessed line of file 0 (and of its
-    meta) begins, None if unknown. `last_move`: id of the move that was carried out last. `again`: what had been taken
+    known. `files`: hex digest of each of `undecided`, `handed_on` and `scope_added`, where Krake wrote it.
+    `offset`, `meta_offset`: where the first unprocessed line of file 0 (and of its meta) begins, None if unknown.
+    `last_move`: id of the move that was carried out last. `again`: what had been taken
     in before everything was to be taken in again (see `Intake.take_in_again`). `pending`: counts of intakes (and
     adoptions) that no committed segment has reported yet. `nodes`: sorted, among which the queue's hosts were divided
     when it was filled; none if that is not known, or was not done by host. `took`: folder of the newest take that the
@@ -141,8 +141,7 @@ class Record:
         Raises KeyError, TypeError.
         """
         lists = {
-            name: tuple(value.get(name, ()))
-            for name in ("sizes", "metas", "datas", "nodes", "made_due")
+            name: tuple(value[name]) for name in ("sizes", "metas", "datas", "nodes", "made_due")
         }
         return cls(
             **{**value, **lists, **{name: TakenIn(**value[name]) for name in ("taken_in", "again")}}

@@ -25,11 +25,10 @@ class TakeHeader:
     """The first line of `take`.
 
     `position_before`, `position_after`: the queue's state when it was taken, and once it is used up (without the
-    leftover). `looked_at`: how many lines of the queue's head that is; `runs`: which of them were taken (older versions
-    took them all); `next_due`: if that was the whole queue, from when on the first of those that were not taken is due.
+    leftover). `looked_at`: how many lines of the queue's head that is; `runs`: which of them were taken; `next_due`: if
+    that was the whole queue, from when on the first of those that were not taken is due.
     `count`: URLs in it. `processes`: among how many workers its hosts are divided, also in a rerun.
-    `extra`: what the caller wants to find again. `lines_sha1`: hex digest of all lines of URLs; where older versions
-    wrote the take it is "", and the scope of the take (`Take.scope`) has none either.
+    `extra`: what the caller wants to find again. `lines_sha1`: hex digest of all lines of URLs.
     """
 
     take_id: str
@@ -85,12 +84,10 @@ class Take:
         path = NodeDirectory(directory).take
         with suppress(FileNotFoundError), own_file(path, "is not a take"):
             with path.open("rb") as file:
-                value = {"lines_sha1": "", **unsealed(file.readline())}
+                value = unsealed(file.readline())
             for name in ("position_before", "position_after"):
                 processed, *totals = value[name]
                 value[name] = State(processed, tuple(totals))
-            looked_at = value["position_before"].length - value["position_after"].length
-            value = {"looked_at": looked_at, "runs": [(0, looked_at)], **value}
             value["runs"] = [(start, stop) for start, stop in value["runs"]]
             _require_sums(header := TakeHeader(**value))
             return cls(path, header)
@@ -148,11 +145,10 @@ class Take:
         seen = 0
         with own_file(self.path, "is not the take that was written"), self.path.open("rb") as file:
             start = len(file.readline())
-            if said := self.header.lines_sha1:
-                _require(
-                    file_digest(file, "sha1").hexdigest() == said,
-                    "its URLs have another digest than its header says",
-                )
+            _require(
+                file_digest(file, "sha1").hexdigest() == self.header.lines_sha1,
+                "its URLs have another digest than its header says",
+            )
             file.seek(start)
             for line in file:
                 url, _, meta = line.rstrip(b"\n").partition(b"\t")
@@ -190,12 +186,7 @@ class Take:
         with own_file(
             self.scope_path, "is not the list of hosts that was written", self.header.node
         ):
-            data = self.scope_path.read_bytes()
-            hosts = (
-                unsealed(data)["hosts"]
-                if self.header.lines_sha1
-                else data.decode("ascii").splitlines()
-            )
+            hosts = unsealed(self.scope_path.read_bytes())["hosts"]
             _require(all(isinstance(host, str) and host for host in hosts), "a host is no text")
         return list(hosts)
 

@@ -69,10 +69,9 @@ class Takes:
                 for pair in lines:
                     digest.update(line := b"%b\t%b\n" % pair)
                     file.write(line)
-                if header.lines_sha1:
-                    header = replace(header, lines_sha1=digest.hexdigest())
-                    file.seek(0)
-                    file.write(sealed_json(header.to_mapping()))  # as long as before
+                header = replace(header, lines_sha1=digest.hexdigest())
+                file.seek(0)
+                file.write(sealed_json(header.to_mapping()))  # as long as before
                 fsync_file(file)
             rename_durable(unfinished, path)
         reached("take.written")
@@ -149,9 +148,7 @@ class Takes:
         The decision holds in all attempts. Raises StorageError naming the path.
         """
         self._queue.lock.require_held()
-        sealed, known = take.header.lines_sha1, sorted(hosts)
-        lines = "".join(f"{host}\n" for host in known)
-        write_durable(take.scope_path, sealed_json({"hosts": known}) if sealed else lines.encode())
+        write_durable(take.scope_path, sealed_json({"hosts": sorted(hosts)}))
 
 
 def _lines(urls: Iterable[QueuedUrl]) -> Iterator[tuple[bytes, bytes]]:

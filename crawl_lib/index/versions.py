@@ -32,10 +32,9 @@ def file_of(version: Version, name: str) -> str:
 def made_ms_of(version: Version) -> int:
     """Return a version's time in POSIX milliseconds.
 
-    The time is above that of each earlier version, whatever clocks say. Versions of an older Krake have seconds alone.
+    The time is above that of each earlier version, whatever clocks say.
     """
-    manifest = version.manifest
-    return int(manifest.get("made_ms", int(manifest["now"]) * 1000))
+    return int(version.manifest["made_ms"])
 
 
 def deleted_keys(stores: Stores, version: Version) -> set[bytes]:

@@ -229,7 +229,7 @@ class _Judge:
 def is_noindex(page: Row) -> bool:
     """Say whether a page asks to be in no index.
 
-    Texts of older versions lack this fact; then the page's row decides.
+    Where the text lacks this fact, such as after a killed process, the page's row decides.
     """
     robots = page["robots"]
     if robots is not None:

@@ -17,7 +17,7 @@ from typing import Any
 from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import KeyTablesError
 from crawl_lib.keys.server import KeyServer
-from crawl_lib.sealed import sealed_json, unsealed_or_old
+from crawl_lib.sealed import sealed_json, unsealed
 
 RESHARD = "run `krake keys reshard`"
 
@@ -71,7 +71,7 @@ def read_ring(server: KeyServer) -> RingNote | None:
     if text is None:
         return None
     try:
-        value = unsealed_or_old(text.encode(), ("ring", "place", "moving_to"))
+        value = unsealed(text.encode())
         return RingNote(_ring(value["ring"]), value["place"], _ring(value["moving_to"]))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise KeyTablesError(

@@ -23,8 +23,8 @@ NOTE_TABLE = "krakenote"
 SLOT_TABLE = "kraakeslots"
 MAKE = "run `krake keys create`, or `krake fsck --repair` if they were there"
 """What to do where there are no tables."""
-MAKE_SLOTS = "run `krake keys create --missing`, or `krake fsck --repair`"
-"""What to do where there is no table of turns: key tables of an older version."""
+MAKE_SLOTS = "run `krake fsck --repair`"
+"""What to do where there is no table of turns."""
 SQL_DIRECTORY = sql_directory() / "keys"
 LOWEST = "0" * 40
 HIGHEST = "f" * 40
@@ -245,10 +245,7 @@ class KeyServer(ABC):
 
     @abstractmethod
     def has_slots(self) -> bool:
-        """Say whether there is a table of turns.
-
-        Servers of an older version have none.
-        """
+        """Say whether there is a table of turns."""
 
     @abstractmethod
     def make_slots(self) -> None:

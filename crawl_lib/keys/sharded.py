@@ -283,25 +283,6 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
         )
         return [self.servers[place].name for place in places]
 
-    def make_slots(self) -> list[str]:
-        """Add missing tables of turns; return the servers' names.
-
-        Key tables of an older version have none. Raises KeyServerDownError, before anything is touched, if one does not
-        answer.
-        """
-        have_slots = self._ask_all(lambda server: not server.exists() or server.has_slots())
-        for answer in have_slots:
-            if isinstance(answer, KeyStoreError):
-                raise answer
-        lacking = [
-            server
-            for server, has_slots in zip(self.servers, have_slots, strict=True)
-            if not has_slots
-        ]
-        for server in lacking:
-            server.make_slots()
-        return [server.name for server in lacking]
-
     def ensure_tables(self) -> None:
         """Create the missing tables of embedded servers.
 

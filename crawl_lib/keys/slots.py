@@ -304,10 +304,8 @@ class _Lane:
                 [request.asked for request in ready if isinstance(request.asked, SlotEnd)],
             )
         except (KeyServerDownError, KeyTablesError) as error:
-            if (
-                isinstance(error, KeyTablesError) and self._has_keys()
-            ):  # not away, but of an older version
-                raise
+            if isinstance(error, KeyTablesError) and self._has_keys():
+                raise  # the server is not away: it lacks the table of turns
             if not self._is_down:
                 log.warning("%s: hosts and addresses whose turns it has wait", error)
             self._is_down = True

@@ -9,7 +9,7 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -179,11 +179,6 @@ class SqliteKeyServer(KeyServer):
     def ensure(self) -> None:
         if not self._file_is_there():
             self._create_file()
-            return
-        with suppress(KeyServerDownError):  # it is left out, as long as another one answers
-            tables = self._tables()
-            if TABLE in tables and SLOT_TABLE not in tables:  # of an older version
-                self.make_slots()
 
     def close(self) -> None:
         connection, self._connection = self._connection, None

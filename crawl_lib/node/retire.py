@@ -38,7 +38,7 @@ from crawl_lib.node.sources import take_in, waiting_sources
 from crawl_lib.node.take import fill_missed, finish_what_is_open
 from crawl_lib.node.task import NodeTask, locked_directory, locked_node, require_known
 from crawl_lib.rounds import has_never_worked, is_retired, unsettled
-from crawl_lib.sealed import own_file, sealed_json, unsealed_or_old
+from crawl_lib.sealed import own_file, sealed_json, unsealed
 from crawl_lib.seeds import Division, hand_over
 from crawl_lib.states import KeyState
 from crawl_lib.stores import Stores
@@ -151,7 +151,7 @@ def read_decision(directory: Path) -> dict[str, Any] | None:
     """
     path = NodeDirectory(directory).retire
     with suppress(FileNotFoundError), own_file(path, "is no decision to retire the node"):
-        return unsealed_or_old(path.read_bytes(), ("name", "nodes", "routing"))
+        return unsealed(path.read_bytes())
     return None
 
 

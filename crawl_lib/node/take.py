@@ -173,9 +173,7 @@ def _again(task: NodeTask, take: Take, reader: "segments.SegmentReader") -> Iter
         {},
         {},
     )  # of those that were not tried, and of those that were
-    if task.stores.config.order.makes_lists or not reader.manifest.counts.get(
-        "retried", True
-    ):  # older ones lack it
+    if task.stores.config.order.makes_lists or not reader.manifest.counts["retried"]:
         return
     for batch in reader.pages(["key", "outcome", "attempts", "retry_at"], with_dropped=True):
         failed = batch.filter(batch.column(3).is_valid())

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import DamagedFileError, TargetExistsError
-from crawl_lib.sealed import SEALED_VERSION, sealed, unsealed_if_new
+from crawl_lib.sealed import SEALED_VERSION, sealed, unsealed
 from crawl_lib.segment.parts import WARC_SUFFIX
 from crawl_lib.storage import Storage
 from crawl_lib.warc import microseconds_of
@@ -31,22 +31,22 @@ _SHA256 = re.compile("[0-9a-f]{64}")
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
     """The manifest, field by field as in the file. `files`: name, size_bytes and sha256 (hex) of all other files;
-    `warcinfo_ids`: WARC file -> the id that each of its records carries (not files of older versions);
+    `warcinfo_ids`: WARC file -> the id that each of its records carries;
     `outlinks`: owner -> offset, length (bytes), count (URLs); `started`, `finished`: ISO 8601, UTC. `history`: what was
     done by hand with the segment (salvage, compact, import), oldest first: a mapping each, `what` among its names.
 
-    What the take leaves, once the queue has moved on, None in segments of older versions and in those that were made
-    again: `queue_after`, lines of the queue; `undecided`, URLs that wait for an answer of key servers; `next_due`, from
-    when on the first of those lines may be taken, if the take looked at the whole queue.
+    What the take leaves, once the queue has moved on, None in segments that were made again: `queue_after`, lines of
+    the queue; `undecided`, URLs that wait for an answer of key servers; `next_due`, from when on the first of those
+    lines may be taken, if the take looked at the whole queue.
 
     What `build_segment` is given has of `counts` only `taken` (URLs of the take), `deferred` (those of them that were
     left over), `passed_over` (lines of the queue that the take looked at and did not take), and where there are some
     `lost` (whose records are lost, of a segment that was salvaged), `dropped` and `requisites` (those that wait in
     the queue; `build_segment` adds those that the parts found); of `scope_added`: hosts that join the
     scope besides those that the parts name. `intake`: counts of the task's. `counts` has by outcome the rows of
-    `pages` (`outcomes`) and those of them that are no new URL (`retried`, which older manifests lack)."""
+    `pages` (`outcomes`) and those of them that are no new URL (`retried`)."""
 
-    format_version: int | str = SEALED_VERSION
+    format_version: str = SEALED_VERSION
     krake_version: str
     take_id: str
     run_id: str
@@ -70,15 +70,8 @@ class Manifest:
     history: list[dict[str, Any]] = field(default_factory=list)
 
     def to_bytes(self) -> bytes:
-        """Return the bytes of the file, with a digest inside.
-
-        A manifest of an older version keeps its bytes, which have no digest.
-        """
-        value = asdict(self)
-        return (
-            json.dumps(value if self.format_version == 1 else sealed(value), indent=1).encode()
-            + b"\n"
-        )
+        """Return the bytes of the file, with a digest inside."""
+        return json.dumps(sealed(asdict(self)), indent=1).encode() + b"\n"
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str, remedy: str = "") -> Self:
@@ -87,14 +80,7 @@ class Manifest:
         Raises DamagedFileError naming `where`.
         """
         try:
-            mapping = {
-                "history": [],
-                "warcinfo_ids": {},
-                "queue_after": None,
-                "undecided": None,
-                "next_due": None,
-                **unsealed_if_new(data),
-            }
+            mapping = unsealed(data)
             manifest = cls(**{name: mapping[name] for name in cls.__dataclass_fields__})
             manifest._require_usable()
         except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -23,7 +23,7 @@ from isal import isal_zlib
 from crawl_lib.dataclass import dataclass
 from crawl_lib.durable import write_durable
 from crawl_lib.errors import DamagedFileError, os_errors
-from crawl_lib.sealed import SEALED_VERSION, own_file, sealed_json, unsealed, unsealed_if_new
+from crawl_lib.sealed import SEALED_VERSION, own_file, sealed_json, unsealed
 
 WARC_SUFFIX, CLOSED_SUFFIX, SEALED_SUFFIX = ".warc.gz", ".closed.json", ".sealed.json"
 ROWLESS_SUFFIX = ".rowless.json"
@@ -141,8 +141,8 @@ class Part:
                 Counter(mapping["outcomes"]),
                 Counter(mapping["rejections"]),
             )
-            for name in ("retried", "rule_errors"):  # not in files of older versions
-                mapping[name] = Counter(mapping.get(name, {}))
+            for name in ("retried", "rule_errors"):
+                mapping[name] = Counter(mapping[name])
             mapping["scope_hosts"] = set(mapping["scope_hosts"])
             return PartCounts(**mapping), sums
 
@@ -197,7 +197,7 @@ class Part:
         """
         path = self.path(SEALED_SUFFIX)
         with suppress(FileNotFoundError), own_file(path, "not the seal of a part"):
-            entry = unsealed_if_new(path.read_bytes())
+            entry = unsealed(path.read_bytes())
             return {
                 "name": str(entry["name"]),
                 "size_bytes": int(entry["size_bytes"]),

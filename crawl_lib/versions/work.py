@@ -38,7 +38,7 @@ _TYPES: "dict[str, pa.DataType]" = {
 }
 
 _TABLES = "tables"
-_ANSWER = re.compile(r"\.read-(?:([0-9]{1,15})-)?[0-9a-f]{32}")
+_ANSWER = re.compile(r"\.read-([0-9]{1,15})-[0-9a-f]{32}")
 _LONGEST_ANSWER_S = 7 * 86_400.0
 """No answer takes so long: a hidden folder of an older answer is left over."""
 
@@ -54,13 +54,10 @@ def answer_folder(stores: Stores, now_s: float) -> str:
 def is_answer_over(name: str, now_s: float) -> bool:
     """Say whether a hidden name belongs to an ended answer.
 
-    The answer may have been killed. Names without a time are of older versions of Krake.
+    The answer may have been killed.
     """
     found = _ANSWER.fullmatch(name)
-    if found is None:
-        return False
-    begun_s = int(found[1] or 0)
-    return begun_s + _LONGEST_ANSWER_S < now_s
+    return found is not None and int(found[1]) + _LONGEST_ANSWER_S < now_s
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from rich.console import Console
 from crawl_lib.config import CONFIG_PATH_VARIABLE, DEFAULT_CONFIG, Config, load_config, short_path
 from crawl_lib.durable import delete_durable, write_durable
 from crawl_lib.errors import ConfigError, InputError, KrakeError, LockedError, os_errors
-from crawl_lib.sealed import sealed_json, unsealed_or_old
+from crawl_lib.sealed import sealed_json, unsealed
 from crawl_lib.seeds import find_files, parse_seeds
 from crawl_lib.signals import StopSignal, stop_on_signals
 from crawl_lib.states import Outcome
@@ -401,7 +401,7 @@ def _join(
     path = home / f"unfinished-{_digest(os.environ[CONFIG_PATH_VARIABLE])}.json"
     wanted = {"params": params, "nodes": sorted(config.servers), "routing": config.frontier.routing}
     with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
-        noted = unsealed_or_old(path.read_bytes(), ("begun", *wanted))
+        noted = unsealed(path.read_bytes())
         begun = datetime.fromisoformat(noted.pop("begun"))
         if noted == wanted:
             _say(console, f"Going on with the unfinished run of {begun.isoformat()}.")

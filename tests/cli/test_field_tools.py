@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from demo import Serving
 from tests.cli.conftest import Krake
 
@@ -56,10 +54,3 @@ def test_files_for_other_programs_of_a_crawl(
         )
         assert "made of other segments" in krake("commoncrawl", what, "--label", "y").error()
     assert "clean" in krake.ok("settle").out + krake.ok("fsck").out
-
-
-def test_an_older_spelling_is_named(krake: Krake, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        krake("graph", "export", "--hosts", "file")
-    assert ended.value.code == 2
-    assert "`--hosts` is `--graph hosts` now" in capsys.readouterr().err

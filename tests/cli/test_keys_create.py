@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import socket
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -60,22 +58,7 @@ def test_tables_that_are_there_ask_nothing_of_the_dfs(create, tmp_path, capsys) 
     assert capsys.readouterr().out.endswith("key tables are there on every server\n")
 
 
-def test_tables_of_an_older_version_get_a_table_of_turns_and_keep_their_keys(
-    create, tmp_path, capsys
-) -> None:
-    """Also where a crawl has pages; servers without key tables get none."""
-    assert create() == 0
-    with closing(sqlite3.connect(tmp_path / "0.sqlite", isolation_level=None)) as connection:
-        connection.execute("DROP TABLE kraakeslots")
-        connection.execute("INSERT INTO kraakekeys VALUES (?, 2)", ("0" * 40,))
-    for file in tmp_path.glob("1.sqlite*"):
-        file.unlink()
-    capsys.readouterr()
-    assert create("--missing") == 0
-    assert capsys.readouterr().out == f"tables of turns made on {tmp_path / '0.sqlite'}\n"
-    assert not (tmp_path / "1.sqlite").exists()
-    assert create("--missing") == 0
-    assert capsys.readouterr().out == "tables of turns are there on every server\n"
-    with closing(sqlite3.connect(tmp_path / "0.sqlite")) as connection:
-        assert connection.execute("SELECT * FROM kraakekeys").fetchall() == [("0" * 40, 2)]
-        assert connection.execute("SELECT * FROM kraakeslots").fetchall() == []
+def test_an_option_that_went_names_what_does_the_same(create, capsys) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        create("--missing")
+    assert "unrecognized arguments: --missing; run `krake fsck --repair`" in capsys.readouterr().err

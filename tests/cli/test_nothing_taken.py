@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA, Manifest, file_entry
 from demo import Serving
 from tests.cli.conftest import Krake
-from tests.older import as_older, scope_of, shared_scopes
+from tests.scopes import shared_scopes
 
 NODES = ("node-a", "node-b")
 EXPORT = (("export", "--label", "e"), ("graph", "link"), ("graph", "finalize"))
@@ -99,35 +96,6 @@ def test_every_command_bears_segments_of_nodes_that_took_nothing(
         krake.ok(*words)
     krake.ok("crawl", "--run-id", "three", "--iterations", "1")
     assert "clean" in krake.ok("fsck").out
-
-
-def test_an_iteration_of_an_older_version_with_empty_tables_is_read(
-    krake: Krake, serving: Serving
-) -> None:
-    folder = crawl_and_nothing(krake, serving)
-    for node in NODES:
-        as_before(folder / node)
-    as_older(folder.parent)
-    for words in (*EXPORT, *TABLES[:2], ("index", "cdxj"), ("segment", "list")):
-        krake.ok(*words)
-    assert "clean" in krake.ok("fsck").out
-    krake.ok("crawl", "--run-id", "three", "--iterations", "1")
-    assert scope_of(folders(krake)[-1]).read_bytes() == (folder / "scope").read_bytes()
-    assert "clean" in krake.ok("fsck").out
-
-
-def as_before(segment: Path) -> None:
-    """Give a segment the empty files that versions before wrote."""
-    for name, schema in (("pages", PAGES_SCHEMA), ("links", LINKS_SCHEMA)):
-        pq.write_table(
-            pa.Table.from_batches([], schema), segment / f"{name}.parquet", write_page_checksum=True
-        )
-    for name in ("index.cdxj", "outlinks"):
-        (segment / name).touch()
-    path = segment / "manifest.json"
-    manifest = Manifest.from_bytes(path.read_bytes(), str(path))
-    manifest.files.extend(file_entry(file) for file in sorted(segment.iterdir()) if file != path)
-    path.write_bytes(manifest.to_bytes())
 
 
 @pytest.mark.parametrize("damage", ["gone", "cut"])

@@ -110,16 +110,6 @@ def test_a_config_behind_the_command_is_told_where_it_belongs(
     assert "--config FILE COMMAND" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [[], ["--output", "x.cdxj"], ["--output=x.cdxj"], ["--json"]])
-def test_what_a_group_did_when_it_was_a_command_is_named(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        build_parser().parse_args(["index", *words])
-    assert ended.value.code == 2
-    assert "what `krake index` did is `krake index cdxj` now" in capsys.readouterr().err
-
-
 def test_an_error_is_one_line_and_no_traceback(tmp_path: Path) -> None:
     command = [
         sys.executable,
@@ -183,7 +173,7 @@ def test_a_reader_who_goes_away_early_causes_no_traceback(tmp_path: Path) -> Non
     [
         (["stauts"], "the nearest one is status (all of them: krake --help)"),
         (["segment", "lst"], "the nearest one is list (all of them: krake segment --help)"),
-        (["linker"], "`linker` is `krake graph link` now"),
+        (["linker"], "`linker` is `krake graph link`"),
         (["nothing-like-it"], "(choose from 'init', 'inject', "),
     ],
 )

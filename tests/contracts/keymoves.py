@@ -453,7 +453,7 @@ class KeyMovesContract:
     def test_tables_without_notes_need_the_config_as_it_was(self, filled, servers):
         old = filled(2, 1)
         rows = {server.name: list(server.scan(LOWEST, HIGHEST)) for server in old.servers}
-        for server in old.servers:  # as an older version left them
+        for server in old.servers:
             server.create(drop=True)
             for state in KeyState:
                 keys = [key for key, own in rows[server.name] if own == state]

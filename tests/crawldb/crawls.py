@@ -104,10 +104,12 @@ class Crawl:
         path = self.root / str(folder)
         if not path.exists():
             path.mkdir(parents=True)
-            (path / "scope").write_bytes(b"")
+            (self.root / "scope").mkdir(exist_ok=True)
+            (self.root / "scope" / Scopes.digest(b"")).write_bytes(b"")
             facts = {
                 "run_id": "run",
                 "iteration": 1,
+                "kind": "crawl",
                 "nodes": ["node-a"],
                 "routing": "host",
                 "config_digest": "",

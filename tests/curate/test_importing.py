@@ -23,7 +23,6 @@ from crawl_lib.states import KeyState
 from crawl_lib.stores import open_stores
 from crawl_lib.urls import key_of
 from tests.e2e.crawl import Result, check_cdxj, check_warcs, make_config
-from tests.older import scope_of
 from tests.repair.archives import (
     answer,
     arc_archive,
@@ -36,6 +35,7 @@ from tests.repair.archives import (
     write,
 )
 from tests.repair.crawled import export_all, rows, stores_of, tree
+from tests.scopes import scope_of
 
 TESTDATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "testdata" / "warc"
 

@@ -360,13 +360,6 @@ def test_a_damaged_note_of_an_unfinished_run_names_no_other_time(
         now = datetime.now(UTC)
         begun = _join(Console(quiet=True), tmp_path, config, params)[1]
         assert begun == first or now <= begun <= datetime.now(UTC), f"bit {bit}: {begun}"
-    old = {
-        name: value
-        for name, value in json.loads(whole).items()
-        if name in {"begun", "params", "nodes", "routing"}
-    }
-    note.write_text(json.dumps(old))
-    assert _join(Console(quiet=True), tmp_path, config, params) == (note, first)
 
 
 def test_seeds_of_a_command_line_are_a_path_or_urls(

@@ -56,7 +56,7 @@ def member(url: str, block: bytes, kind: str = "response") -> bytes:
 
 
 def manifest(folder: str, node: str, *, pages: int, links: int) -> bytes:
-    """The manifest of a segment that has only tables and WARC files; as older versions wrote it, without a digest."""
+    """The manifest of a segment that has only tables and WARC files."""
     named: dict[str, Any] = dict.fromkeys(
         ("krake_version", "config_digest", "user_agent", "robots_policy"), ""
     )
@@ -68,9 +68,7 @@ def manifest(folder: str, node: str, *, pages: int, links: int) -> bytes:
         "folder": folder,
         "node": node,
     }
-    return Manifest(
-        **named, **own, counts=counts, started="1970-01-01T00:00:00Z", format_version=1
-    ).to_bytes()
+    return Manifest(**named, **own, counts=counts, started="1970-01-01T00:00:00Z").to_bytes()
 
 
 @dataclass

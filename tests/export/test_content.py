@@ -18,6 +18,7 @@ from crawl_lib.errors import DamagedFileError
 from crawl_lib.export import ContentReader, export_pages
 from crawl_lib.export import content as content_module
 from crawl_lib.export.choice import LEVEL
+from crawl_lib.sealed import sealed_json
 from crawl_lib.storage import Storage
 from tests.export.crawls import Capture, CrawlMaker
 from tests.stores import stores_on
@@ -108,12 +109,11 @@ def test_no_offsets_are_made_of_a_damaged_content_file(
 def test_an_export_that_another_compressor_began_goes_on(
     export: Callable[[], Path], missing: tuple[str, ...]
 ) -> None:
-    """Older versions of Krake compressed by ISA-L."""
     folder = export()
     inputs = json.loads((folder / "inputs").read_text())
     inputs["options"].update(compressor="isa-l", level=2)
-    del inputs["sha1"]  # which they did not write
-    (folder / "inputs").write_text(json.dumps(inputs))
+    del inputs["sha1"]
+    (folder / "inputs").write_bytes(sealed_json(inputs))
     for name in missing:
         (folder / name).unlink()
     export()

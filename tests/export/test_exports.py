@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.config import Config
-from crawl_lib.errors import ConfigError, OutputConflictError, PathNotFoundError
+from crawl_lib.errors import ConfigError, PathNotFoundError
 from crawl_lib.export import exports, list_exports
 from crawl_lib.stores import Stores, open_stores
 from demo import Serving, SynthWeb
@@ -121,26 +120,6 @@ def test_who_names_no_export_is_told_which_there_are(crawled: Result, stores: St
             PathNotFoundError, match=rf"no such export .*; there are {crawled.export} \(1 in all\)"
         ):
             call(stores, export="mine")
-
-
-def test_an_export_of_an_older_version_lists_segments_that_hold_nothing(
-    crawled: Result, stores: Stores
-) -> None:
-    inputs = Path(stores.config.dfs_primary, "export", crawled.export, "inputs")
-    text = json.loads(inputs.read_text())
-    del text["sha1"]  # which older versions did not write
-    last = {entry["folder"] for entry in text["segments"]}
-    newest = stores.crawl.segment(stores.crawl.newest(), "node-0")
-    assert newest.folder not in last
-    text["segments"].append(
-        {"folder": newest.folder, "node": "node-0", "path": newest.path, "manifest_sha256": "0"}
-    )
-    inputs.write_text(json.dumps(text))
-    assert stages.export_pages(stores)["complete_already"]
-    text["segments"].append({"folder": newest.folder, "node": "node-9", "path": "crawl/1/node-9"})
-    inputs.write_text(json.dumps(text))
-    with pytest.raises(OutputConflictError, match="was made of other segments"):
-        stages.export_pages(stores, folders=sorted(last))
 
 
 def test_a_segment_that_came_late_is_in_the_next_export_though_nothing_else_is_new(

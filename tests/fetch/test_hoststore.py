@@ -9,13 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawl_lib.errors import StorageError
-from crawl_lib.fetch import HOSTS_TABLES, HostStore, Turns
+from crawl_lib.fetch import HOSTS_TABLES, HostStore
 from crawl_lib.fetch.hoststore import (
     NO_BACK_OFF,
     BackOff,
     HostRow,
     RobotsRow,
-    host_stores,
     hosts_in_back_off,
     make_hosts_folder,
 )
@@ -378,54 +377,6 @@ def test_what_is_read_of_a_damaged_file_is_of_its_type_or_an_error_that_names_th
     except StorageError as failed:
         error = str(failed)
     assert not error or str(directory / "hosts.sqlite") in error
-
-
-@pytest.fixture
-def before(tmp_path):
-    """A node's directory of before: the files next to the queue, and rows that are still in SQLite's log."""
-    with (
-        HostStore(tmp_path) as store,
-        Turns(tmp_path / "ip-turns", longest_s=60.0, delay_s=1.0) as turns,
-    ):
-        store.save_hosts([HostRow("a.test", 5.0, 7.0)])
-        turns.reserve("host a.test", 60.0)
-        kept = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    for name, content in kept.items():
-        (tmp_path / name).write_bytes(content)
-    (tmp_path / "state").write_bytes(b"0\n0\n")
-    assert len(kept["hosts.sqlite-wal"]) > 0
-    return tmp_path
-
-
-def is_moved(directory):
-    assert sorted(path.name for path in directory.iterdir()) == ["hosts", "state"]
-    with (
-        HostStore(directory / "hosts") as store,
-        Turns(directory / "hosts" / "ip-turns", longest_s=60.0, delay_s=1.0) as turns,
-    ):
-        assert store.host("a.test") == HostRow("a.test", 5.0, 7.0)
-        assert turns.reserve("host a.test", 1.0) > 0.0
-    return True
-
-
-def test_files_of_before_are_moved_with_all_that_they_hold(before):
-    assert host_stores(before) == [before / "hosts.sqlite"]
-    assert make_hosts_folder(before) == before / "hosts"
-    assert is_moved(before)
-    assert host_stores(before) == [before / "hosts" / "hosts.sqlite"]
-    assert make_hosts_folder(before) == before / "hosts"
-    assert is_moved(before)
-
-
-@pytest.mark.parametrize("step", [f"hosts.moved:{number}" for number in range(1, 5)])
-def test_a_move_that_is_killed_goes_on(before, step):
-    code = (
-        "import sys; from crawl_lib.fetch.hoststore import *; make_hosts_folder(Path(sys.argv[1]))"
-    )
-    assert run_python(code, [str(before)], {**os.environ, "KRAKE_KILL_AT": step}).returncode == -9
-    assert len(host_stores(before)) == 1
-    make_hosts_folder(before)
-    assert is_moved(before)
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):

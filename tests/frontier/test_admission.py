@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -253,21 +251,6 @@ def test_what_is_forgotten_of_a_host_leaves_the_counts_of_its_domain(queue: Queu
     assert counts.get(names) == dict(zip(names, (1, 1), strict=True))
     report = take_in(queue, Keys(), source("2", "n1", found(*hosts_of_farm(5, 2))), **limits)
     assert rejected(report) == {"domain_hosts": 1}
-
-
-def test_counts_of_an_older_version_get_those_of_domains(queue: Queue) -> None:
-    take_in(
-        queue, Keys(), source("1", "n1", found(*hosts_of_farm(0, 3), "http://x0.farm.example/a"))
-    )
-    counts, names = HostCounts(queue.directory), names_of_domain(b"x0.farm.example")
-    with closing(sqlite3.connect(counts.path)) as base, base:
-        assert base.execute("DELETE FROM hosts WHERE host LIKE '@%'").rowcount == 2
-    take_in(queue, Keys(), source("2", "n1", found(*hosts_of_farm(3, 1))))
-    assert counts.get(names) == dict(zip(names, (5, 4), strict=True))
-    assert counts.all() == {
-        "x0.farm.example": 2,
-        **{f"x{place}.farm.example": 1 for place in (1, 2, 3)},
-    }
 
 
 def test_why_names_the_rule_that_keeps_a_url_out(queue: Queue) -> None:

@@ -16,7 +16,6 @@ from crawl_lib.frontier.hostcounts import HostCounts, host_of_line
 from crawl_lib.keys import Claim, ShardedKeyStore, SqliteKeyServer
 from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.queue.queue import repair_queue
-from crawl_lib.sealed import sealed_json, unsealed
 from crawl_lib.states import KeyState
 from crawl_lib.urlfiles import OutlinkWriter, Source, TakenIn, read_outlinks
 from crawl_lib.urls import host_of
@@ -326,21 +325,6 @@ def test_wrong_bytes_in_candidates_that_were_claimed_are_named(queue: Queue) -> 
     assert repair_queue(held(queue)).lost == 1
     take_in(queue, Keys(), source("1", "n1", [A, B]), routing="local")
     assert {A, B} <= set(urls_of(queue))
-
-
-def test_an_open_intake_of_before_goes_on(queue: Queue) -> None:
-    """Its journal has no sums of its files."""
-    with pytest.raises(StoppedError):
-        take_in(queue, Keys(), source("1", "n1", [A, B, C]), chunk_lines=2, stop=lambda: True)
-    path = queue.directory / "intake"
-    value = {
-        name: item
-        for name, item in unsealed(path.read_bytes()).items()
-        if name not in {"sums", "claim_bytes"}
-    }
-    path.write_bytes(sealed_json(value))
-    take_in(queue, Keys(), source("1", "n1", [A, B, C]))
-    assert urls_of(queue) == [A, B, C]
 
 
 def test_with_real_key_servers_and_one_down(queue: Queue, tmp_path: Path) -> None:

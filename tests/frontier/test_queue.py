@@ -22,7 +22,6 @@ from crawl_lib.frontier.hostcounts import read_counts
 from crawl_lib.frontier.move import Move, Step
 from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.queue.queue import repair_queue
-from crawl_lib.sealed import sealed_json
 from crawl_lib.urlfiles import join_line
 from crawl_lib.urls import Owners
 from tests.frontier.helpers import Keys, fill, hand_made, held, source, take_in, urls_of
@@ -146,12 +145,11 @@ def test_only_one_take_is_open(queue: Queue) -> None:
     assert Take.open(queue.directory) is None
 
 
-@pytest.mark.parametrize(("sealed", "problem"), [(True, "another digest"), (False, "has 0 URLs")])
-def test_a_torn_take_is_damaged(queue: Queue, sealed: bool, problem: str) -> None:
+def test_a_torn_take_is_damaged(queue: Queue) -> None:
     fill(queue, numbered(0, 3))
-    opened = take(queue, 3) if sealed else of_before(queue, 3)
+    opened = take(queue, 3)
     opened.path.write_bytes(opened.path.read_bytes().split(b"\n", 2)[0] + b"\n")
-    with pytest.raises(DamagedFileError, match=problem):
+    with pytest.raises(DamagedFileError, match="another digest"):
         list(opened.urls())
 
 
@@ -164,20 +162,6 @@ def test_any_wrong_bit_in_a_take_is_found_before_its_first_url(queue: Queue) -> 
         (queue.directory / "take").write_bytes(flipped)
         with pytest.raises(DamagedFileError, match="krake fsck --repair"):
             next((found := Take.open(queue.directory)) and found.urls())
-
-
-def test_a_take_and_a_scope_of_before_are_read_and_stay_as_they_are(queue: Queue) -> None:
-    fill(queue, numbered(0, 3))
-    opened = of_before(queue, 3)
-    opened.scope_path.parent.mkdir()
-    held(queue).takes.write_scope(opened, ["b.test", "a.test"])
-    assert opened.scope_path.read_bytes() == b"a.test\nb.test\n"
-    assert opened.scope() == ["a.test", "b.test"]
-    assert [item.queued.url for item in opened.urls()] == numbered(0, 3)
-    held(queue.directory).takes.write(opened.header, opened.lines())
-    assert Take.open(queue.directory) == opened, (
-        "one that a repair writes again has no digest either"
-    )
 
 
 def test_a_scope_with_a_wrong_bit_cut_or_emptied_is_damage(queue: Queue) -> None:
@@ -228,17 +212,6 @@ def test_the_url_of_another_page_in_a_data_file_is_found(queue: Queue) -> None:
     path.write_bytes(path.read_bytes().replace(b"h1.test/1", b"h1.test/3"))
     assert [finding.name for finding in check_queue(queue.directory, "node-a")] == ["data_changed"]
     assert repair_queue(held(queue)).lost == 1
-
-
-def of_before(queue: Queue, size: int) -> Take:
-    """A take as older versions wrote it."""
-    header = take(queue, size).header
-    value = {name: item for name, item in header.to_mapping().items() if name != "lines_sha1"}
-    lines = b"".join(b"%b\t\t0\t0\t\n" % url.encode() for url in urls_of(queue)[:size])
-    (queue.directory / "take").write_bytes(sealed_json(value) + lines)
-    found = Take.open(queue.directory)
-    assert found is not None
-    return found
 
 
 def test_the_leftover_is_known_by_its_take(queue: Queue) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from crawl_lib.crawldir import IMPORT_NODE, Iteration
+from crawl_lib.crawldir import IMPORT_NODE, Iteration, Kind
 from crawl_lib.dfsfiles import write_json_bytes
 from crawl_lib.duplicates import find_near
 from tests.cli.conftest import Krake, run_in_process
@@ -56,7 +56,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A crawl with an index."""
     made = Made.below(tmp_path_factory.mktemp("searched") / "crawl")
     made.crawl(*CAPTURES)
-    imported = Iteration("1", "", 1, (IMPORT_NODE,), "host", "", {}, 0, (), (), "")
+    imported = Iteration("1", "", 1, (IMPORT_NODE,), "host", "", {}, 0, (), (), "", Kind.IMPORT)
     made.stores.storage.write_bytes("crawl/1/iteration.json", write_json_bytes(asdict(imported)))
     made.update()
     find_near(made.stores, now=NOW)

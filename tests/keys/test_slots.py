@@ -197,7 +197,7 @@ def test_a_server_that_is_slow_holds_up_its_own_slots_only_and_not_the_end(
     answered.set()
 
 
-def test_a_server_that_came_back_empty_is_waited_for_and_one_of_an_older_version_is_an_error(
+def test_a_server_that_came_back_empty_is_waited_for_and_one_without_a_table_of_turns_is_an_error(
     nodes, tmp_path
 ) -> None:
     turns = nodes()
@@ -206,7 +206,7 @@ def test_a_server_that_came_back_empty_is_waited_for_and_one_of_an_older_version
         turns.hear(0, ask(IP))
         with pytest.raises(
             KeyTablesError,
-            match=r"0\.sqlite: has no table of turns: run `krake keys create --missing`",
+            match=r"0\.sqlite: has no table of turns: run `krake fsck --repair`",
         ):
             answers(turns)
     other = nodes()

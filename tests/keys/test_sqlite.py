@@ -66,14 +66,6 @@ def test_its_folder_is_made_if_the_parent_is_there(server):
     assert server.path.is_file()
 
 
-def test_a_file_of_an_older_version_gets_its_table_of_turns_from_the_next_task(server):
-    server.create()
-    dropped(server, "kraakeslots")
-    assert not server.has_slots()
-    server.ensure()
-    assert server.has_slots()
-
-
 def test_a_folder_without_parent_is_an_error_that_names_the_file(tmp_path):
     server = SqliteKeyServer(tmp_path / "a" / "b" / "0.sqlite")
     with pytest.raises(KeyStoreError, match=r"0\.sqlite: cannot be created.*No such file.*parent"):

@@ -47,7 +47,6 @@ ELSEWHERE = {
     "crawldir.": "only in commands by hand: tests/repair, tests/curate",
     "curate.": "only in commands by hand: tests/curate",
     "keys.": "only in commands by hand: tests/repair, tests/contracts/keymoves.py",
-    "hosts.moved": "only with files of before: tests/fetch/test_hoststore.py",
     "page.noted": "only on large pages: tests/worker/test_large_pages.py",
     "crawldb.": "only with a CrawlDb: tests/crawldb",
     "versions.": "only of tables that are derived: tests/crawldb, tests/linkdb, tests/duplicates",

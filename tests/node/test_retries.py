@@ -28,7 +28,6 @@ from crawl_lib.node.retire import retire_node
 from crawl_lib.records import QueuedUrl
 from crawl_lib.repair import fsck, repair_crawl
 from crawl_lib.rounds import start_iteration
-from crawl_lib.sealed import sealed_json, unsealed
 from crawl_lib.states import KeyState
 from crawl_lib.stores import open_stores
 from crawl_lib.urls import key_of
@@ -143,20 +142,6 @@ def test_killed_at_each_step_from_the_segment_on_it_waits_once(tmp_path: Path) -
     assert [(one.url, one.retries) for one in crawl.queued()] == [(crawl.url, 1)]
     assert crawl.key_state() is KeyState.QUEUED
     assert crawl.rows() == [("connect_failed", False)]
-
-
-def test_a_segment_of_before_which_does_not_count_its_failures_is_read_for_them(
-    tmp_path: Path,
-) -> None:
-    crawl = Down(tmp_path)
-    start_iteration(open_stores(crawl.config), run_id="r", iteration=1)
-    assert run_forked(iterate, crawl.config, "segment.publish.renamed") == -signal.SIGKILL
-    [path] = Path(crawl.config.dfs_primary).glob(f"crawl/*/{NODE}/manifest.json")
-    manifest = unsealed(path.read_bytes())
-    assert manifest["counts"].pop("retried") == {"connect_failed": 1}
-    path.write_bytes(sealed_json(manifest))
-    crawl.go_on()
-    assert [(one.url, one.retries) for one in crawl.queued()] == [(crawl.url, 1)]
 
 
 def test_counts_of_hosts_that_are_made_again_count_its_tries_once(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from crawl_lib import stages
 from crawl_lib.config import Config, from_mapping, to_mapping
 from crawl_lib.crawldb import CRAWLDB, update
 from crawl_lib.crawldir import Kind
-from crawl_lib.crawldir.directory import kind_of
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import DamagedFileError, LockedError
 from crawl_lib.frontier import NodeDirectory
@@ -336,7 +335,7 @@ def test_one_collection_at_a_time(config: Config) -> None:
         collect_parts(stores_of(config), FETCHER)
 
 
-def test_older_folders_are_known_by_their_node(config: Config) -> None:
+def test_an_import_is_no_round(config: Config) -> None:
     stores = stores_of(config)
     iteration = start_import(stores, run_id="import-1")
     assert iteration.kind is Kind.IMPORT
@@ -344,12 +343,6 @@ def test_older_folders_are_known_by_their_node(config: Config) -> None:
 
 
 def test_a_server_may_be_named_import(config: Config) -> None:
-    """Older versions wrote no kind: there the one node of that name says it."""
-    assert kind_of({"nodes": ["import"]}) is Kind.IMPORT
-    assert kind_of({"nodes": ["import"], "kind": "crawl"}) is Kind.CRAWL
-    assert kind_of({"nodes": ["import", "node-a"]}) is Kind.CRAWL
-    with pytest.raises(ValueError, match="other"):
-        kind_of({"nodes": ["import"], "kind": "other"})
     assert from_mapping(
         {**to_mapping(config), "servers": ["import"]}, Path("/"), "a test"
     ).servers == ("import",)

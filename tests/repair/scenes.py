@@ -27,9 +27,9 @@ from crawl_lib.urls import host_of, key_of
 from demo import Serving, SynthWeb
 from tests.cli.conftest import Krake
 from tests.e2e.crawl import Result
-from tests.older import as_older, scope_of
 from tests.realtime.test_collect import fetch, submitted
 from tests.repair.killed import run_killed
+from tests.scopes import scope_of
 
 LABEL = "e"
 SALVAGE = ("fsck", "--repair", "--only", "segments")
@@ -108,7 +108,6 @@ KINDS = (
     Kind("agreed", rf"{ROUND}/agreed-\d+\.json", 3),
     Kind("index", rf"{ROUND}/index\.json", 4),
     Kind("scope", "dfs/crawl/scope/[0-9a-f]{64}", 2),
-    Kind("scope of an older version", f"{ROUND}/scope", 2),
     Kind("dropped mark", f"{ROUND}/dropped"),
     Kind("manifest", rf"{SEGMENT}/manifest\.json", 10),
     Kind("WARC", rf"{SEGMENT}/[^/]*\.warc\.gz", 2, found=True),
@@ -234,12 +233,6 @@ def _pages(folder: Path) -> list[str]:
     """URLs that an iteration found to be there."""
     [table] = folder.glob("node-?/pages.parquet")
     return sorted(row["url"] for row in pq.read_table(table).to_pylist() if row["outcome"] == "ok")
-
-
-def _of_older_version(directory: Path) -> None:
-    """Folders have their scopes and notes themselves."""
-    _killed("intake.chunk.inserted")(directory)
-    as_older(directory / "dfs/crawl")
 
 
 def _salvaged(directory: Path) -> None:
@@ -373,7 +366,7 @@ SCENES = (
     Scene("fetched", _killed("take.leftover"), ON),
     Scene("built", _killed("segment.publish.uploaded"), ON),
     Scene("published", _killed("segment.publish.renamed"), ON),
-    Scene("intake", _of_older_version, ON),
+    Scene("intake", _killed("intake.chunk.inserted"), ON),
     Scene("salvaged", _salvaged, ON),
     Scene("started", _killed("start.renamed"), ON),
     Scene("swapping", _swapping, ON),

@@ -22,7 +22,7 @@ from crawl_lib.storage import LocalStorage
 from demo import Serving
 from tests.cli.conftest import Krake
 from tests.e2e.crawl import Result
-from tests.older import as_older, scope_of, shared_scopes
+from tests.scopes import scope_of, shared_scopes
 
 REPAIR = ("fsck", "--repair")
 FIND_AGAIN = (REPAIR, ("settle",))
@@ -485,10 +485,6 @@ DAMAGES = {
     ),
     "a scope that is none": Damage("scope_damaged", lambda d: _scope(d).write_bytes(b"\xcb\xff\n")),
     "a scope that is gone": Damage("scope_damaged", lambda d: _scope(d).unlink()),
-    "a scope of an older version that lacks a host": Damage(
-        "scope_damaged",
-        lambda d: (as_older(d / "dfs/crawl"), _replace(_newest(d, "scope"), b"127.", b"126.")),
-    ),
     "the scope of seeds is cut": Damage(
         "scope_damaged", lambda d: _cut_file(_first(d, SEEDS_SCOPE))
     ),
@@ -530,17 +526,8 @@ DAMAGES = {
     ),
     "a note of what was agreed that is none": Damage(
         "agreed_damaged",
-        lambda d: (as_older(d / "dfs/crawl"), _newest(d, "agreed-1.json").write_bytes(b"\xff{")),
+        lambda d: _newest(d, "iteration.json").with_name("agreed-1.json").write_bytes(b"\xff{"),
         kill_at="take.written",
-    ),
-    "an iteration of which nothing is known": Damage(
-        "iteration_damaged",
-        lambda d: (
-            as_older(d / "dfs/crawl"),
-            _newest(d, "iteration.json").unlink(),
-            _newest(d, "agreed-1.json").unlink(),
-        ),
-        kill_at="start.renamed",
     ),
     "the mark of dropped pages is gone": Damage("dropped_unmarked", dropped_without_mark),
     "a choice of a start that is none": Damage(
@@ -624,9 +611,9 @@ def _cut_file(path: Path) -> None:
 
 def _edit(path: Path, change: Callable[[dict], object]) -> None:
     value = json.loads(path.read_bytes())
-    is_sealed = value.pop("sha1", None)
+    del value["sha1"]
     change(value)
-    path.write_text(json.dumps(sealed(value) if is_sealed else value))
+    path.write_text(json.dumps(sealed(value)))
 
 
 def found(krake: Krake, *words: str) -> Counter[str]:

@@ -18,9 +18,9 @@ import yaml
 
 from crawl_lib.cli.parser import build_parser
 from tests.cli.conftest import Krake
-from tests.older import scope_of
 from tests.repair.archives import pages_archive, write
 from tests.repair.crawled import flip
+from tests.scopes import scope_of
 
 
 def tree(directory: Path) -> dict[str, tuple[int, int, str] | None]:

@@ -223,10 +223,10 @@ DELETED_IN = (
 
 
 def test_tables_of_an_answer_are_swept_once_no_answer_can_need_them(config: Config) -> None:
-    """Of Spark on many machines. Names without a time are of older versions of Krake."""
+    """Of Spark on many machines."""
     stores = open_stores(config)
     now = answer_folder(stores, 1_800_000_000.0)
-    old = stores.crawl.at(f".read-{'a' * 32}")
+    old = answer_folder(stores, 1_700_000_000.0)
     for folder in (now, old):
         stores.storage.write_bytes(f"{folder}/engine/x", b"x")
     for at_s, left in ((1_800_000_000.0, [now]), (1_800_000_000.0 + 30 * 86_400.0, [])):

@@ -90,42 +90,6 @@ def test_what_is_repaired_says_first_how_many_urls_are_fetched_again(
     assert told == 0
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("queue repair --node a", "fsck --repair --only queue"),
-        ("folder repair 1", "fsck --repair --only folders"),
-        ("segment salvage 1/a", "fsck --repair --only segments"),
-        ("keys repair", "fsck --repair --only keys"),
-        ("keys rebuild --drop-queued", "fsck --repair --only keys"),
-        ("link", "graph link"),
-        ("finalize", "graph finalize"),
-    ],
-)
-def test_an_old_name_says_the_new_one(
-    old: str, new: str, krake: Krake, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        krake(*old.split())
-    assert f"is `krake {new}` now" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("queue repair a --lost", "nodes restart"),
-        ("segment salvage 1/a --delete-damaged", "sweep --damaged"),
-        ("keys rebuild --anew", "settle --all-again"),
-    ],
-)
-def test_an_option_that_is_a_command_now_is_told(
-    old: str, new: str, krake: Krake, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        krake(*old.split())
-    assert f"is `krake {new}`" in capsys.readouterr().err
-
-
 def test_seeds_that_are_damaged_are_put_aside_when_they_are_injected_again(
     copy: Callable[..., Krake], web: Serving
 ) -> None:

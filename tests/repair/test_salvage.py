@@ -24,7 +24,7 @@ from crawl_lib.repair.segments.known import read_lost, requeue_urls
 from crawl_lib.repair.segments.salvage import SalvageReport, salvage_segment
 from crawl_lib.repair.segments.swap import Swap, finish_swaps
 from crawl_lib.repair.sweep import sweep
-from crawl_lib.sealed import unsealed_if_new
+from crawl_lib.sealed import sealed_json, unsealed
 from crawl_lib.segment import PAGES_SCHEMA, SegmentReader
 from crawl_lib.stores import open_stores
 from tests.e2e.crawl import Result, check_cdxj, check_warcs, run_iteration
@@ -365,7 +365,7 @@ def test_fsck_tells_of_a_swap_that_was_stopped_and_salvage_goes_on(crawl: Result
     segment, name = largest(crawl)
     stores, folder = stores_of(crawl.config), segment.parent
     swap = Swap(name.node, f".new-{name.node}-x", f".damaged-{name.node}-1", keep_old=False)
-    (folder / f".swap-{name.node}.json").write_text(json.dumps(asdict(swap)))
+    (folder / f".swap-{name.node}.json").write_bytes(sealed_json(asdict(swap)))
     segment.rename(folder / swap.new)
     files = SmallFiles(stores)
     files.iteration(name.folder)
@@ -386,7 +386,7 @@ def test_a_new_segment_that_was_damaged_after_the_decision_takes_no_place(crawl:
     shutil.copytree(segment, folder / swap.new)
     cut(folder / swap.new / "pages.parquet")
     cut(segment / "index.cdxj")
-    (folder / f".swap-{name.node}.json").write_text(json.dumps(asdict(swap)))
+    (folder / f".swap-{name.node}.json").write_bytes(sealed_json(asdict(swap)))
     finish_swaps(stores, name.folder)
     assert salvage(crawl, name).aside
     assert rows(segment) == before
@@ -401,7 +401,7 @@ def test_a_new_segment_that_is_whole_takes_the_place_that_was_decided(crawl: Res
     swap = Swap(name.node, f".new-{name.node}-{'0' * 16}", f".damaged-{name.node}-1", keep_old=True)
     shutil.copytree(segment, segment.parent / swap.new)
     cut(segment / "pages.parquet")
-    (segment.parent / f".swap-{name.node}.json").write_text(json.dumps(asdict(swap)))
+    (segment.parent / f".swap-{name.node}.json").write_bytes(sealed_json(asdict(swap)))
     finish_swaps(stores_of(crawl.config), name.folder)
     assert problems(crawl.config, name) == []
     assert (segment.parent / swap.old).exists()
@@ -411,7 +411,7 @@ def test_a_new_segment_that_is_whole_takes_the_place_that_was_decided(crawl: Res
 def test_counts_of_a_folder_that_does_not_know_the_segment_say_nothing_of_it(crawl: Result) -> None:
     """It came after the commit: what its pages were is known from its tables only."""
     segment, name = largest(crawl)
-    index = unsealed_if_new((segment.parent / "index.json").read_bytes())
+    index = unsealed((segment.parent / "index.json").read_bytes())
     del index["outlinks"][name.node]
     index["counts"] = FolderState.sum_counts(
         [name.crawl.segment(name.folder, node).manifest()["counts"] for node in index["outlinks"]]

@@ -17,7 +17,7 @@ from crawl_lib.repair import sweep
 from crawl_lib.repair.fsck import fsck, repair_crawl
 from crawl_lib.rounds import start_iteration
 from crawl_lib.stores import Stores, open_stores
-from tests.older import as_older, scope_of, shared_scopes
+from tests.scopes import scope_of, shared_scopes
 
 HOSTS = ("a.test", "b.test", "c.test")
 
@@ -96,10 +96,7 @@ def test_a_lost_iteration_gets_a_scope_that_the_crawl_has(grown: Stores, number:
     assert scopes(grown)[-1] == SCOPES[-1]
 
 
-@pytest.mark.parametrize("older", [False, True])
-def test_all_iterations_and_a_scope_are_lost(grown: Stores, older: bool) -> None:
-    if older:
-        as_older(directory(grown))
+def test_all_iterations_and_a_scope_are_lost(grown: Stores) -> None:
     for folder in folders(grown):
         (folder / "iteration.json").write_bytes(b"{")
     repair_crawl(grown)

@@ -14,7 +14,6 @@ from crawl_lib.errors import ConfigError
 from crawl_lib.rounds import agreement, start_iteration
 from crawl_lib.stores import open_stores
 from crawl_lib.version import code_digest
-from tests.older import as_older
 
 
 def with_options(config: Config, **sections: dict[str, Any]) -> Config:
@@ -163,25 +162,3 @@ def test_settle_of_the_run_is_refused_and_one_by_hand_is_not(config: Config) -> 
         stages.settle_node(open_stores(other), node="node-a", run_id="r")
     assert stages.settle_node(open_stores(other), node="node-a", run_id="another")["queue"] == 0
     assert stages.settle_node(open_stores(other), node="node-a")["queue"] == 0
-
-
-def test_the_note_of_an_older_version_holds_until_a_change_is_noted(config: Config) -> None:
-    start(config)
-    as_older(crawl_dir(config))
-    changed = with_options(config, fetch={"host_delay_s": 7.0})
-    with pytest.raises(ConfigError, match=r"host_delay_s is 7.0 here and 0.0 there"):
-        crawl(changed)
-    inject_again(changed)
-    assert crawl(changed)["taken"] == 0
-    assert sorted(path.name for path in crawl_dir(config).glob("*/agreed-*")) == [
-        "agreed-1.json",
-        "agreed-2.json",
-    ]
-
-
-def test_folders_of_before_there_were_notes_are_crawled(config: Config) -> None:
-    start(config)
-    as_older(crawl_dir(config))
-    for note in crawl_dir(config).glob("*/agreed-*"):
-        note.unlink()
-    assert crawl(with_options(config, fetch={"host_delay_s": 7.0}))["taken"] == 0

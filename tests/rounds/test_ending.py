@@ -9,7 +9,7 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.config import Config
-from crawl_lib.crawldir import FolderState, Iteration
+from crawl_lib.crawldir import FolderState, Iteration, Kind
 from crawl_lib.dfsfiles import write_json_bytes
 from crawl_lib.rounds.ending import ended, ended_before, what_is_left
 from crawl_lib.stores import open_stores
@@ -82,7 +82,7 @@ def segment(**more: Any) -> dict[str, Any]:
 def test_an_index_sums_up_what_the_manifests_say_is_left(
     manifests: list[Any], left: dict[str, Any]
 ) -> None:
-    """Of older versions, and of a segment that was made again, they say nothing: then no one knows."""
+    """Of a segment that was made again they say nothing: then no one knows."""
     assert what_is_left(manifests) == left
 
 
@@ -115,7 +115,8 @@ def test_only_an_index_that_knows_of_nothing_to_do_ends_the_iterations(
     crawl = open_stores(make(tmp_path)).crawl
     folder = crawl.folder("1000")
     share = (said or {}).get("share", 9)
-    own = Iteration("1000", RUN, 1, ("node-0",), "host", "", {"node-0": share}, 0, (), (), "")
+    shares = {"node-0": share}
+    own = Iteration("1000", RUN, 1, ("node-0",), "host", "", shares, 0, (), (), "", Kind.CRAWL)
     crawl.storage.write_bytes(f"{folder.path}/iteration.json", write_json_bytes(vars(own)))
     assert ended(FolderState(folder, index=said, present=["node-0"])) == why
 

@@ -16,7 +16,7 @@ from typing import Any
 from crawl_lib.errors import UrlError
 from crawl_lib.urls import canonicalize
 from demo import SynthWeb
-from tests.older import scope_of
+from tests.scopes import scope_of
 from tests.torture.operated import AbandonedError, FindingError, Operated
 
 NODES = ("node-0", "node-1", "node-2")

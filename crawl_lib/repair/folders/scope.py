@@ -27,11 +27,9 @@ def old_scope(stores: Stores, path: str) -> bytes:
 def lost_scope(stores: Stores, folder: str) -> bytes:
     """Guess the scope of a folder whose `iteration.json` is lost.
 
-    Each host is in the crawl's scope. A folder of an older version has the file. Otherwise a scope that no other
-    iteration names is taken, or the scope of the next iteration, in which there may be more hosts.
+    Each host is in the crawl's scope. A scope that no other iteration names is taken, or the scope of the next
+    iteration, in which there may be more hosts.
     """
-    if own := old_scope(stores, stores.crawl.at(folder, FileName.SCOPE)):
-        return own
     iterations = readable_iterations(stores)
     named = {one.scope_sha256 for one in iterations}
     unnamed = [

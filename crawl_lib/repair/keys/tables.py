@@ -1,6 +1,6 @@
 """Key tables that are missing or broken, made again: empty, and marked, so that no task asks them.
 
-Tables of an older version only get the table of turns that they lack.
+Tables that only lack the table of turns get that one.
 """
 
 from collections.abc import Callable
@@ -51,9 +51,7 @@ def make_tables(stores: Stores, *, full: bool, say: Callable[[str], None], dry_r
             if server not in broken and _lacks_slots(server):
                 if not dry_run:
                     server.make_slots()
-                say(
-                    f"{server.name}: its key tables are of an older version; a table of turns is made"
-                )
+                say(f"{server.name}: has no table of turns; one is made")
 
 
 def _lacks_slots(server: KeyServer) -> bool:

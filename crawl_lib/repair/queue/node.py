@@ -36,7 +36,7 @@ from crawl_lib.errors import (
     PathNotFoundError,
     os_errors,
 )
-from crawl_lib.fetch import HOSTS_TABLES, HostStore, host_stores
+from crawl_lib.fetch import HOSTS_TABLES, HostStore, host_store_file
 from crawl_lib.findings import Finding, Findings, sqlite_problem
 from crawl_lib.frontier import (
     NodeDirectory,
@@ -195,9 +195,9 @@ class _Node:
     def damages(self, take: Take | None, *, full: bool) -> Iterator[QueueDamage]:
         """Yield what is damaged."""
         files = self.files
-        for path in host_stores(self.directory):
-            if problem := sqlite_problem(path, HOSTS_TABLES):
-                yield QueueDamage("hosts_damaged", path, problem, partial(self._begin_hosts, path))
+        hosts = host_store_file(self.directory)
+        if hosts.exists() and (problem := sqlite_problem(hosts, HOSTS_TABLES)):
+            yield QueueDamage("hosts_damaged", hosts, problem, partial(self._begin_hosts, hosts))
         if problem := self.home.counts.problem():
             yield QueueDamage("hostcounts_damaged", files.host_counts, problem, self._count_hosts)
         if take is None:

@@ -30,7 +30,6 @@ from crawl_lib.repair.segments.glean import Gleaner, RecordPiece, fetched_of, is
 from crawl_lib.repair.segments.known import LOST_NAME, Known, read_lost
 from crawl_lib.repair.segments.swap import replace_segment
 from crawl_lib.scratch import scratch_folder
-from crawl_lib.sealed import SEALED_VERSION
 from crawl_lib.segment import (
     SEQUENCE,
     SUBMISSIONS_NAME,
@@ -258,7 +257,6 @@ class _Salvage:
         facts = self.known.facts(self.known.info(found.info))
         return replace(
             facts,
-            format_version=SEALED_VERSION,
             counts={
                 "taken": taken,
                 "deferred": taken - pages - lost - dropped,

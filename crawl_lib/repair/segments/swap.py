@@ -22,7 +22,7 @@ from crawl_lib.crawldir import FileName, Folder, SegmentRef
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.rounds import refresh_index
-from crawl_lib.sealed import MANIFEST_FILE, sealed_json, unsealed_if_new
+from crawl_lib.sealed import MANIFEST_FILE, sealed_json, unsealed
 from crawl_lib.segment import check_segment, file_entry, upload_built
 from crawl_lib.stores import Stores
 
@@ -61,7 +61,7 @@ def read_swap(folder: Folder, name: str) -> Swap:
     """
     where = folder.at(name)
     try:
-        return Swap(**unsealed_if_new(folder.crawl.storage.read_bytes(where)))
+        return Swap(**unsealed(folder.crawl.storage.read_bytes(where)))
     except (ValueError, KeyError, TypeError) as error:
         raise DamagedFileError(
             f"{where}: not a decision of a repair: {error!r}; run `krake fsck --repair`"
