@@ -96,7 +96,7 @@ class PathNotFoundError(StorageError):
 
 
 class NoExportError(PathNotFoundError):
-    """The newest export was asked for, and there is none yet."""
+    """The newest export was asked for, but no export exists yet."""
 
 
 class NoRoomError(StorageError):
@@ -173,7 +173,7 @@ class DamagedFileError(KrakeError):
 
 
 class FewAnswersError(KrakeError):
-    """Of the URLs of an iteration too few were answered at all. It is committed; the message says how to go on."""
+    """Too few URLs of an iteration were answered at all. It is committed; the message says how to go on."""
 
 
 class ProtocolError(KrakeError):

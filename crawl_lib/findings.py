@@ -1,4 +1,4 @@
-"""What a check finds: one inconsistency each, with the command that repairs it."""
+"""Findings of a check: one inconsistency each, with the command that repairs it."""
 
 import sqlite3
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import SQLITE_ERRORS
 
 PARTS = ("queue", "folders", "segments", "keys")
-"""What `krake fsck --repair` repairs, and can repair alone."""
+"""Parts that `krake fsck --repair` repairs, and can repair alone."""
 
 
 class Severity(StrEnum):

@@ -49,7 +49,7 @@ class Earlier:
     def of(cls, text: str) -> "Earlier | None":
         """Read the text of a line; None without a capture.
 
-        Such a visit is one without conditions.
+        The visit then has no conditions.
         """
         if not text:
             return None
@@ -71,7 +71,7 @@ class Earlier:
 
     @property
     def place(self) -> dict[str, str | int]:
-        """Where the capture lies, as `refers_to` of `pages` says it."""
+        """Place of the capture, in the form of `refers_to` in `pages`."""
         return {"segment": self.segment, "file": self.file, "offset": self.offset}
 
 
@@ -190,7 +190,7 @@ class Payload(NamedTuple):
 
 @dataclass(slots=True)
 class Fetched:
-    """What one URL's fetch ended in, as the transport saw it.
+    """Result of a URL's fetch, as the transport saw it.
 
     `time`: POSIX seconds of the last try's start. `head`: status line and header lines of the last block, byte for
     byte, with the empty line. `body`: as on the wire, transfer and content codings included. `request`: the request

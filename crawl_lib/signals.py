@@ -87,7 +87,7 @@ def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]
 def end_on_signals() -> AbstractContextManager[None]:
     """End the process at once on SIGINT or SIGTERM, silently.
 
-    Nothing is begun yet. Main thread only. Python alone would print where it was. This module loads nothing but
+    No work has begun yet. Main thread only. Python alone would print where it was. This module loads nothing but
     Python's own, so that a program has this first.
     """
     return _handled(lambda number, _: os._exit(_BY_SIGNAL + number))

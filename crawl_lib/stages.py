@@ -144,7 +144,7 @@ def inject(
 def _few_seeds(stores: Stores, manifest: Mapping[str, Any]) -> list[str]:
     """Return the seeds of a manifest with at most `_NAMED_SEEDS`.
 
-    If there are more, no seed is returned, since nobody waits for a single one.
+    If there are more, no seed is returned, since no caller waits for a single seed.
     """
     if manifest["accepted"] > _NAMED_SEEDS:
         return []

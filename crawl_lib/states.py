@@ -9,7 +9,7 @@ from enum import IntEnum, StrEnum
 
 
 class KeyState(IntEnum):
-    """What `keyinfo` says of a key."""
+    """State of a key in `keyinfo`."""
 
     QUEUED = 1
     """Taken in: its URL is in a queue, also to be tried again, or in an open take."""

@@ -1,4 +1,4 @@
-"""What a config asks of this machine and of its servers, looked at before anything is done: all that is wrong at once.
+"""Checks of this machine and its servers against a config, before any work: all that is wrong at once.
 
 A crawl would find it too, some of it after hours: `scratch.directory` is first used when all iterations are over. The
 check makes and changes nothing: whether a directory can be written to is tried with a file that has no name.

@@ -6,7 +6,7 @@ committed (the asset of segments); with `run` these tasks are the end of each ru
 runs by hand. Where `outputs.when` is `segments` too, the DAG of outputs begins with these tasks, and this one is for
 runs by hand.
 
-* **invert_links** takes new segments into the LinkDb: who links to a page, and with which words.
+* **invert_links** takes new segments into the LinkDb: links to a page, and their anchor texts.
 * **duplicates** gives all but the best of equal pages the status `duplicate` in the CrawlDb.
 * **score** ranks the pages of the newest export that has arcs, where they are not ranked yet, and makes their ranks the
   scores of the CrawlDb, as a new version of it. Where the newest version has these scores, nothing is left to be done.
@@ -34,7 +34,7 @@ def scores_dag(config: Config) -> None:
     begins_by_segments = config.scores.when == "segments" and not scores_come_first(config)
     with DAG(
         dag_id=f"{config.crawl.name}_{SCORES}",
-        description="Ranks and scores, of what was crawled already",
+        description="Ranks and scores of crawled pages",
         doc_md=__doc__,
         schedule=[asset_of(config.crawl.name, "segments")] if begins_by_segments else None,
         catchup=False,

@@ -28,7 +28,7 @@ _READ_BYTES = 1 << 16
 
 
 class ChildQuestion(NamedTuple):
-    """What a child is asked. `seconds`: until the child is killed."""
+    """A request to a child. `seconds`: until the child is killed."""
 
     config: Config
     secrets: Secrets

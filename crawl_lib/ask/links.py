@@ -1,4 +1,4 @@
-"""What people ask of links: `krake linkdb get|dump`. Nothing is written."""
+"""Answers about links: `krake linkdb get|dump`. Nothing is written."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence

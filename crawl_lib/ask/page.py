@@ -27,7 +27,7 @@ _OF_EXPORTS = ("export", "node_id", "in_degree", "out_degree", "in_links", "out_
 
 
 class ServerAnswer(NamedTuple):
-    """What a server answered: status line and headers as they came, and the body, its codings undone."""
+    """The answer of a server: status line and headers as they came, and the body, its codings undone."""
 
     head: bytes
     content: Content
@@ -66,9 +66,7 @@ def find_page(stores: Stores, page: str, *, export: str | None = None) -> dict[s
         row = newest_rows(stores, [key]).get(key)
         found = _live_row(stores, key, row) or (None if row is None else plain_row(row))
         if found is None:
-            raise InputError(
-                f"{page}: was not crawled; `krake why` says what is known of a URL"
-            ) from error
+            raise InputError(f"{page}: was not crawled; `krake why` explains") from error
         return {**dict.fromkeys(_OF_EXPORTS), "key": key.hex(), "url": found["url"], "row": found}
 
 

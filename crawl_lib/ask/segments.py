@@ -39,7 +39,7 @@ def list_segments(stores: Stores) -> list[dict[str, Any]]:
 def segment_files(stores: Stores, kind: str) -> list[str]:
     """Return paths of files of all committed segments.
 
-    With the address of the store.
+    The address of the store is part of each path.
 
     `kind`: `pages`, `links` or `warc`. Who globs a bucket may see a segment while it is copied; these are committed.
     Raises DamagedFileError, StorageError.

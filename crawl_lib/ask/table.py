@@ -1,4 +1,4 @@
-"""What people ask of the CrawlDb: `krake crawldb stats|get|top|dump|hosts|explain`. Nothing is written."""
+"""Answers from the CrawlDb: `krake crawldb stats|get|top|dump|hosts|explain`. Nothing is written."""
 
 import csv
 import json
@@ -180,9 +180,7 @@ def _listing(stores: Stores, text: str, ask: Callable[[Stores, str], Facts]) -> 
 def _version(stores: Stores) -> Version:
     version = newest_version(stores)
     if version is None:
-        raise InputError(
-            f"{stores.crawl.path}: has no CrawlDb yet; `krake crawldb update` makes it"
-        )
+        raise InputError(f"{stores.crawl.path}: has no CrawlDb yet; run `krake crawldb update`")
     return version
 
 

@@ -31,7 +31,7 @@ class Link(NamedTuple):
 
 @dataclass(frozen=True)
 class CheckedFetch:
-    """What one fetch of a URL brought.
+    """Result of a single fetch of a URL.
 
     `verdicts`: the result of `check_url`, and `rejections`: the number of links that each rule rejects. `fetched`: the
     answer as it came; `headers`: its headers; `content`: its body without codings. `page`: what the parser read, None

@@ -1,4 +1,4 @@
-"""What all commands share: the config, tables on standard output, progress on standard error."""
+"""Code that all commands share: the config, tables on standard output, progress on standard error."""
 
 import argparse
 import json
@@ -64,7 +64,7 @@ def one_node(name: str, config: Config) -> str:
     Raises ConfigError naming the nodes there are.
     """
     if name not in config.servers:
-        raise ConfigError(f"node {name!r} is not one of servers: {', '.join(config.servers)}")
+        raise ConfigError(f"node {name!r} is not in servers: {', '.join(config.servers)}")
     return name
 
 
@@ -254,7 +254,7 @@ def require_yes(arguments: argparse.Namespace, what: str) -> None:
 
 
 def _have_agreed(arguments: argparse.Namespace, what: str) -> None:
-    refused = f"nothing was done: {what}; give --yes if that is meant"
+    refused = f"nothing was done: {what}; give --yes to go on"
     if not sys.stdin.isatty():
         raise ConfigError(refused)
     if ask(arguments, f"{what}. Type yes to go on: ") != "yes":

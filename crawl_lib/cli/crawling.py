@@ -28,7 +28,7 @@ from crawl_lib.rounds import note_change, requisite_rounds
 from crawl_lib.stores import Secrets, Stores
 
 _NO_URL = "no URL was queued: `krake inject` adds seeds, `krake forget` makes known ones new"
-_NOT_DUE = "no URL was due: those that wait have failed, and are tried again later"
+_NOT_DUE = "no URL was due: the waiting URLs have failed, and are tried again later"
 
 
 def _run_id(arguments: argparse.Namespace) -> str:
@@ -80,7 +80,7 @@ def inject(arguments: argparse.Namespace) -> int:
     for text in seeds if len(seeds) > 1 else ():
         if "://" not in text:
             raise InputError(
-                f"{text}: is not a URL such as https://example.org/; files are given one at a time"
+                f"{text}: is not a URL such as https://example.org/; give each file by itself"
             )
     _require_usable(arguments)
     with stage_stores(arguments) as stores:
@@ -214,7 +214,7 @@ def _require_right(arguments: argparse.Namespace, most: int) -> None:
             f"--iterations {arguments.iterations} is more than crawl.max_iterations ({most})"
         )
     if arguments.node is not None and arguments.run_id is None:
-        raise ConfigError("--node crawls one node's part of a run: name it with --run-id")
+        raise ConfigError("--node crawls a node's part of a run: name the run with --run-id")
 
 
 def settle(arguments: argparse.Namespace) -> int:

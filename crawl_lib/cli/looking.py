@@ -204,7 +204,7 @@ def _kept_parts(found: Mapping[str, Any]) -> Iterator[RenderableType]:
     names = ("folder", "run / iteration", "complete", "URLs", "tries", "deferred", "links", "MB")
     yield grid(names, list(map(_iteration_row, found["iterations"])), "iterations")
     if found["older"]:
-        yield f"and {found['older']:,} older ones; --last N shows the last N"
+        yield f"and {found['older']:,} older iterations; --last N shows the last N"
     for entry in found["iterations"]:
         if "warning" in entry:
             yield f"warning: iteration {entry['folder']}: {entry['warning']}"
@@ -230,7 +230,7 @@ def _exports_table(found: Mapping[str, Any]) -> Table:
 def _work_parts(found: Mapping[str, Any]) -> Iterator[RenderableType]:
     """Yield the waiting URLs, and this machine's nodes at work."""
     if "waiting" in found:
-        yield f"{found['waiting']} (`krake retry --now` fetches them at once)"
+        yield f"{found['waiting']} (`krake retry --now` ends the waiting)"
     work: list[tuple[Any, ...]] = [
         _work_row(node, queue) for node, queue in found["queues"].items() if "open_take" in queue
     ]
@@ -320,7 +320,7 @@ def _queue_text(queue: Mapping[str, Any]) -> str:
         first = ", ".join(f"{host} until {at}" for host, at in until.items())
         text += f"; hosts in back-off: {hosts:,} ({first}{', ...' if hosts > len(until) else ''})"
     if "open_move" in queue:
-        text += "; a move is open: a task changes the queue now, or the next one goes on with it"
+        text += "; a move is open: a task changes the queue now, or the next task finishes the move"
     if said := progress.get("reason") or progress.get("error"):
         text += f"; {progress['phase']}: {said}"
     if "task" in queue:
@@ -354,7 +354,7 @@ def nodes_table(nodes: Mapping[str, Any], more: Mapping[str, str] | None = None)
 
 def _settled_text(entry: Mapping[str, Any]) -> str:
     if "settled" not in entry:
-        return str(entry.get("error", "not yet, or not since it took URLs"))
+        return str(entry.get("error", "not yet, or not since the last take"))
     if entry.get("lost") or entry.get("retired"):
         return "lost" if entry.get("lost") else "retired"
     at = entry["settled"] or "before the first iteration"

@@ -13,11 +13,11 @@ from crawl_lib.cli.figures import cell_of
 from crawl_lib.errors import printable
 
 WIDE_CHARS = 120
-"""Of a terminal on which a column of words fits next to a table's numbers."""
+"""Least width of a terminal on which a column of words fits next to a table's numbers."""
 WHOLE_CHARS = 12
 """A column of so short cells is never broken: numbers, and names of iterations."""
 WIDTH_ELSEWHERE_CHARS = 1000
-"""Of tables that go to a file or a pipe: wide enough that no path and no message is broken into lines."""
+"""Width of tables that go to a file or a pipe: wide enough that no path and no message is broken into lines."""
 
 
 def console() -> Console:

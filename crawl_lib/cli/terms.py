@@ -35,7 +35,7 @@ def _show_words(found: list[dict[str, Any]]) -> None:
         for posting in row["postings"]:
             say(f"{posting['tf_idf']:9.4f} {posting['url']}")
     if not found:
-        say("no page has it; `krake terms update` takes in new segments")
+        say("no page has the word; `krake terms update` adds new segments")
 
 
 def search(arguments: argparse.Namespace) -> int:
@@ -50,4 +50,4 @@ def _show_pages(found: list[dict[str, Any]]) -> None:
     for row in found:
         say(f"{row['score']:9.4f} {row['url']}")
     if not found:
-        say("no page has one of these words; `krake terms update` takes in new segments")
+        say("no page has any of these words; `krake terms update` adds new segments")

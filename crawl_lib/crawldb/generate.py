@@ -127,7 +127,7 @@ def generate(
         version = newest_version(stores)
         if version is None:
             raise InputError(
-                f"{stores.crawl.path}: has no CrawlDb yet; `krake inject` or `krake crawldb update` makes it"
+                f"{stores.crawl.path}: has no CrawlDb yet; run `krake inject` or `krake crawldb update`"
             )
         current = stores.crawl.find(run_id, iteration)
         if (

@@ -1,4 +1,4 @@
-"""What an update takes in: folders of seeds and committed segments that the version before does not have.
+"""The inputs of an update: folders of seeds and committed segments that the version before does not have.
 
 Their order is that of time: seeds come before the first iteration whose scope has them. The result does not depend on
 how segments were grouped into updates.

@@ -188,7 +188,7 @@ def _read_keys(stores: Stores, one: MadeList, key: bytes | None = None) -> pa.Ta
         raise DamagedFileError(f"{error}; run `krake fsck --repair`") from error
     if hashlib.sha256(data).hexdigest() != one.manifest["files"][KEYS_FILE]:
         raise DamagedFileError(
-            f"{path}: is not what was written (SHA-256); run `krake fsck --repair`"
+            f"{path}: differs from the written file (SHA-256); run `krake fsck --repair`"
         )
     keys = pq.read_table(io.BytesIO(data))
     return (

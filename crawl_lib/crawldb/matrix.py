@@ -1,7 +1,7 @@
 """The matrix: what the table believed of a URL, what was seen since, and what it believes then. `update` joins it.
 
-The same table is in `docs/recrawl.md`. `kept`: the status of before; `restored`: that of before the row was an orphan.
-A requisite keeps its status: for a requisite the table says what its `fetch_status` becomes.
+The same table is in `docs/recrawl.md`. `kept`: the earlier status; `restored`: the status from before the row was an
+orphan. A requisite keeps its status: for a requisite the table says what its `fetch_status` becomes.
 """
 
 from enum import StrEnum

@@ -22,7 +22,7 @@ class Status(StrEnum):
     FETCHED = "fetched"
     """The last visit brought content, the first or another one than before."""
     NOT_MODIFIED = "not_modified"
-    """The last visit found the content of before."""
+    """The last visit found the earlier content."""
     REDIRECTED_TEMPORARY = "redirected_temporary"
     """It leads elsewhere, for now."""
     REDIRECTED_PERMANENT = "redirected_permanent"
@@ -80,7 +80,7 @@ CRAWLDB = Family(
     folder="crawldb",
     name="the CrawlDb",
     schema=CRAWLDB_SCHEMA,
-    made_again="the version before it counts, and the next update makes what it lacks",
+    made_again="the earlier version counts, and the next update adds missing rows",
     rebuilt="run `krake crawldb rebuild`",
     dictionary=(
         "host",

@@ -90,7 +90,7 @@ def update(stores: Stores, *, now: datetime) -> Version:
             return parent
         if version := _grown(stores, parent, inputs, now):
             return version
-        log.info("another update was faster: what it has left is taken in now")
+        log.info("another update was faster: the remaining input is taken in now")
 
 
 def rebuild(stores: Stores, *, now: datetime) -> Version:

@@ -1,4 +1,4 @@
-"""What was forgotten on purpose: files of the crawl directory that say which keys, and when.
+"""Keys forgotten on purpose: files of the crawl directory that say which keys, and when.
 
 A page that was forgotten is still in its segment. So that a check does not call its missing key a damage, and
 `krake fsck --repair` does not make it known again, each `krake forget` leaves a file `<crawl>/forgotten/<name>`: a
@@ -59,7 +59,7 @@ class Forget:
             ) from error
         digest = sha1(keys).hexdigest()
         if len(keys) != KEY_BYTES * count or value.get(_KEYS_DIGEST, digest) != digest:
-            raise DamagedFileError(f"{where}: has not the {count} keys of 20 bytes that it says")
+            raise DamagedFileError(f"{where}: lacks some of the noted {count} keys of 20 bytes")
         found = np.frombuffer(keys, f"S{KEY_BYTES}")
         return cls(
             name.removeprefix(FileName.OPEN_PREFIX),

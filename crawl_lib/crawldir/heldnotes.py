@@ -34,7 +34,7 @@ class HeldNote:
     """The content of a note.
 
     `count`, `sha256`: of the keys. `taken_in`: what the node had taken in. `lost`: a repair found URLs of it gone, and
-    their keys were not dropped yet. `take`: folder of its open take, "" if there is none. `code`, `config`: digests of
+    their keys were not dropped yet. `take`: folder of its open take, or "". `code`, `config`: digests of
     the Krake and the shared options that made it.
     """
 
@@ -179,5 +179,5 @@ class HeldNotes:
 
 def _damaged(path: str, node: str, problem: str) -> DamagedFileError:
     return DamagedFileError(
-        f"{path}: {problem}; run `{HeldNotes.command(node)}` on its machine, which writes it again"
+        f"{path}: {problem}; run `{HeldNotes.command(node)}` on the node's machine to write the note again"
     )

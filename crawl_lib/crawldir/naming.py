@@ -1,4 +1,4 @@
-"""Which folder comes next: one after another, however many starts overlap, and however late one goes on.
+"""The name of the next folder: one after another, however many starts overlap, and however late one goes on.
 
 Each attempt to start an iteration sums up the folders that exist (`start`), and prepares a hidden folder of its own: no
 one sees what another one is still writing. Its sums hold only as long as no folder comes after the newest of them:
@@ -39,7 +39,7 @@ class Starts:
     """The attempts to start iterations in a crawl, and the names of the folders that follow."""
 
     NONE: ClassVar[str] = "0"
-    """In the place of the newest folder, where there is none."""
+    """Placeholder if there is no newest folder."""
     FOLLOWS: ClassVar[str] = "follows"
     """In `iteration.json`: the newest of the folders that an attempt has summed up, or `NONE`."""
 

@@ -40,7 +40,7 @@ class Register:
     def newest(self) -> tuple[int, bytes]:
         """Return the largest number and its file's bytes.
 
-        They are (0, b"") if there is none.
+        The result is (0, b"") without an entry.
         """
         while numbers := self.numbers():
             try:

@@ -1,4 +1,4 @@
-"""What people do with a crawl by hand: forget, retry, drop and compact pages, import archives, make one index.
+"""Work on a crawl by hand: forget, retry, drop and compact pages, import archives, make one index.
 
 How data flows: `forget` notes keys in the crawl directory, then deletes them from the key servers, so that pages are
 crawled again. `retry` leaves a list of pages that failed, past the key check, and `retry_now` a note by which URLs that

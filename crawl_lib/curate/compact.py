@@ -2,8 +2,8 @@
 
 WARC files are copied group by group, without those of dropped pages. A file keeps its warcinfo record, so the
 `WARC-Warcinfo-ID` of each record still names the warcinfo of its file. Rows, index lines and counts follow, with the
-new places of the records. What the pages led to stays: `outlinks` as it is, and the keys in a `dropped-` file that the
-new manifest lists, so that the pages stay known. `swap` puts the new segment in place and deletes the old one.
+new places of the records. Links of the dropped pages stay: `outlinks` as it is, and the keys in a `dropped-` file that
+the new manifest lists, so that the pages stay known. `swap` puts the new segment in place and deletes the old one.
 """
 
 import json
@@ -50,7 +50,7 @@ INDEX_RUN_LINES = 50_000
 
 @dataclass
 class CompactReport:
-    """What a compaction did. `state`: `nothing` (no page is dropped), `compacted`, `dropped` (dry run: there are
+    """Report of a compaction. `state`: `nothing` (no page is dropped), `compacted`, `dropped` (dry run: there are
     `pages` to take out). `links`: rows that went with them; `bytes_before`, `bytes_after`: of all files."""
 
     segment: str

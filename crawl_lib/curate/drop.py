@@ -24,7 +24,7 @@ from crawl_lib.stores import Stores
 
 @dataclass
 class DropReport:
-    """What a drop did.
+    """Report of a drop.
 
     `dropped`: pages taken out now, by segment; `already`: those that were out before, by segment. `unknown`: what was
     named and is in no segment. `places`: files and folders that still have one of these pages, and until when. `rows`:
@@ -61,7 +61,10 @@ def drop_pages(stores: Stores, pages: Sequence[str], *, dry_run: bool = False) -
             segments_of.setdefault(key, []).append(str(segment))
         if new or out & reader.dropped:
             report.places.append(
-                PagePlace(segment.path, "`krake segment compact` takes them out of its WARC files")
+                PagePlace(
+                    segment.path,
+                    "`krake segment compact` takes dropped pages out of the WARC files",
+                )
             )
         for pages_of, keys in ((report.already, out), (report.dropped, new)):
             if keys:

@@ -51,7 +51,7 @@ Places = dict[tuple[str, str], int]
 
 @dataclass
 class ForgetReport:
-    """What was forgotten, or would be.
+    """Report of `krake forget`, also of a dry run.
 
     `asked`: keys that were meant: of the URLs given, and of pages of the hosts and age given. `forgotten`: those that
     the key servers knew. `lowered`: by node, how many URLs its counts of `urls.max_pages_per_host` went down by;

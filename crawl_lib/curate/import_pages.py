@@ -215,7 +215,7 @@ def digest_is_right(record: WarcRecord) -> bool:
 
 @dataclass
 class FileReport:
-    """What became of one archive.
+    """Result for a single archive.
 
     `state`: `imported`, `nothing` (read, and no page of it is to be imported: the counts say why), `already_imported`,
     `refused` (no record of it can be read), or `readable` (dry run). `records`: all that could be read. `pages`: those
@@ -254,7 +254,7 @@ class FileReport:
 
 @dataclass
 class ImportReport:
-    """What an import did. `folder`: the iteration's, "" if nothing was imported. `files`: one each."""
+    """Report of an import. `folder`: the iteration's, "" if nothing was imported. `files`: one each."""
 
     folder: str = ""
     files: list[FileReport] = field(default_factory=list)

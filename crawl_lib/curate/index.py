@@ -30,7 +30,7 @@ PROGRESS_LINES = 10_000
 
 @dataclass
 class IndexReport:
-    """What the index holds. `file`: where it is; `dropped`: captures of dropped pages, which it does not hold."""
+    """Content of the index. `file`: where it is; `dropped`: captures of dropped pages, which it does not hold."""
 
     file: str
     segments: int = 0

@@ -59,7 +59,7 @@ _LINES = 50_000
 
 @dataclass
 class RetryReport:
-    """What was listed, or would be.
+    """Report of listed pages, also of a dry run.
 
     `failed`: pages whose newest final row has the outcome; `listed`: those of them that the new list has, at `path`;
     `waiting`: those that an earlier list has, and that were not fetched since. `deleted`: lists that are over.
@@ -112,7 +112,7 @@ class Failures:
 
 @dataclass
 class RetryNowReport:
-    """What is due at once, or would be.
+    """Report of URLs due at once, also of a dry run.
 
     `waiting`: URLs that wait in queues of this machine, and `hosts` in back-off there; `asked`: those of the hosts that
     asked to be left alone (Retry-After), and stay so until that time (POSIX seconds). `until`: when the first of the

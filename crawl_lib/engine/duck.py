@@ -26,7 +26,7 @@ LEAST_SHARES, MOST_SHARES = 16, 64
 """Of the keys: a kept table has a file for each, all open at once."""
 MOST_BLOCK_BYTES = 128 << 20
 _READ = re.compile(r"--.*|\b(?:from|join)\s+(\w+)")
-"""What a query reads, behind no comment."""
+"""Tables that a query reads, behind no comment."""
 BLAME_ROWS, BLOCK_ROWS = 1 << 14, 1 << 16
 LEAST_BYTES = 256 << 20
 """DuckDB keeps a block per thread and file open; with less than this it gives up instead of spilling."""

@@ -1,4 +1,4 @@
-"""What a stage asks of an engine, and what both engines share."""
+"""The interface of an engine, and the code that both engines share."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Workplace:
-    """Where an engine works.
+    """The place of an engine's work.
 
     `storage`: paths of tables are paths of it. `scratch`: a folder of this machine's disk that only this stage uses.
     `hidden`: a folder of `storage` for what many machines leave for each other; the caller deletes it.

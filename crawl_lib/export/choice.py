@@ -1,4 +1,4 @@
-"""What an export is made of: the segments it takes in, its options, and the file `inputs`."""
+"""The inputs of an export: the segments it takes in, its options, and the file `inputs`."""
 
 import json
 import re
@@ -15,7 +15,7 @@ FORMAT_VERSION = 1
 REMEDY = "move its folder away and run the export again, or choose another label"
 COMPRESSOR, LEVEL = "libdeflate", 1
 """Pages are compressed by libdeflate, whose bytes depend on nothing but the page. On HTML of documentation, 68 KB a
-page, CPU and size: 0.18 ms, 17.6 %; zlib at level 1 0.33 ms, 19.4 %. ISA-L at level 2, which exports of before have,
+page, CPU and size: 0.18 ms, 17.6 %; zlib at level 1 0.33 ms, 19.4 %. ISA-L at level 2, which earlier exports have,
 takes 0.09 ms, 18.7 %, but one in a few hundred exports of small pages had other bytes."""
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -36,7 +36,7 @@ class SegmentInput:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What an export was made of: everything that decides its bytes.
+    """Inputs of an export: everything that decides its bytes.
 
     `segments`: in order of folder (as a number) and node. `mime_types`: patterns in lower case, or None. `compressor`,
     `level`: of the content file, unless a newer Krake wrote that than began the export. `revisited`: whether pages are

@@ -1,4 +1,4 @@
-"""What a transfer's end means: curl's numbers, and why we ended it ourselves, become rows of the retry table.
+"""The meaning of a transfer's end: curl's numbers, and why we ended it ourselves, become rows of the retry table.
 
 Also the little that must be understood of a head to say so. No curl number is known outside this module and those that
 drive it (`exchange`, `transport`).

@@ -210,7 +210,7 @@ class Exchange:
         self.is_paused = self.spared = self.is_slow = False
         self.quick_at, self.received_before = math.inf, 0
         if address is None and self.filter is not None:
-            raise ValueError("no address was found for its host, and curl looks up none")
+            raise ValueError("no address was found for the host, and curl looks up none")
         conditions = conditions_of(job)
         if conditions != self.conditions:
             self.conditions = conditions

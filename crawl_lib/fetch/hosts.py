@@ -312,7 +312,7 @@ def _time_of(item: Host | IpGate, when: float) -> float:
 
 def port_error(port: int) -> str:
     """Return the error of a URL with a refused port."""
-    return f"port {port} is one that browsers refuse"
+    return f"browsers refuse port {port}"
 
 
 class Hosts:

@@ -1,4 +1,4 @@
-"""What a node remembers of hosts from one iteration to the next: when they were last asked, back-offs, robots.txt.
+"""A node's memory of hosts from one iteration to the next: when they were last asked, back-offs, robots.txt.
 `pagetables` has the tables of pages.
 
 One SQLite file, shared by the node's processes. A host's row is written every few seconds and at the end; its back-off

@@ -210,7 +210,7 @@ class _Run:
         None: the page is to be fetched.
         """
         if job.is_cancelled:
-            return _CANCELLED  # nobody hears of it
+            return _CANCELLED  # no caller hears of this
         if (
             host.ending is None
             and job.taken is not None
@@ -433,7 +433,7 @@ class _OfLiveRun:
         self.caller.on_robots(fetched)
 
     def objection(self, _taken: TakenUrl) -> str:
-        return ""  # whoever submits a URL has asked the rules
+        return ""  # the submitter of a URL has asked the rules
 
     def stop(self) -> bool:
         return False

@@ -1,4 +1,4 @@
-"""What a node remembers of pages: sketches of large patterns (`urls.pattern_of`), and texts that many pages have."""
+"""A node's memory of pages: sketches of large patterns (`urls.pattern_of`), and texts that many pages have."""
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
@@ -96,7 +96,7 @@ class PageTables(Tables):
     def sketches(self, pattern: str) -> list[bytes]:
         """Return the sketches of a pattern's newest pages, the oldest first.
 
-        An empty sketch stands for a document that is no page.
+        An empty sketch means that the document is no page.
         """
         with sqlite_errors(self.path, REMEDY):
             rows = self._db.execute(_SKETCHES, (pattern,)).fetchall()

@@ -1,4 +1,4 @@
-"""What to do after a failed try, as a table: how long to wait, how many tries in all, and whose trouble it is.
+"""The action after a failed try, as a table: how long to wait, how many tries in all, and whose trouble it is.
 
 Trouble of the host holds back the whole host, and may count towards giving it up; other URLs of the host go on while
 one waits for its own. The host's delay comes on top of every wait.

@@ -1,4 +1,5 @@
-"""What a node fetches next: its FIFO queue on its own disk, and how URLs get into it and out of it, through any crash.
+"""The URLs that a node fetches next: its FIFO queue on its own disk, and how URLs get into it and out of it, through
+any crash.
 
 Readers need no lock: `NodeDirectory` names each file; `Queue` has the URLs that wait, are undecided or handed on;
 `Take`, `Journal`, `Move` and `Record` read one file each. Only a node's tasks change its files: `NodeLock` gives them
@@ -9,7 +10,7 @@ the home of the node, `NodeHome`, while the lock is held. How data flows:
 * `home.takes` writes down the next URLs (`fairness`), and moves the queue past them once their segment is committed.
 * `home.queue` changes by moves alone (`move`). `home.counts`, `home.lost`: URLs by host, and those that are gone.
 
-What holds after a crash: `docs/protocol.md`; the files: `docs/formats.md`.
+State after a crash: `docs/protocol.md`; the files: `docs/formats.md`.
 """
 
 from typing import TYPE_CHECKING

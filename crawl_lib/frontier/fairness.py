@@ -1,4 +1,4 @@
-"""Which lines of a queue's head are taken: of no host more than its share, while other hosts wait behind it."""
+"""The choice of lines from a queue's head: of no host more than its share, while other hosts wait behind it."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -177,7 +177,7 @@ def interleaved(lines: list[Line]) -> list[Line]:
 
     The lines of a host keep their order.
 
-    `lines`: a canonical URL first. So a take seldom has to look far.
+    `lines`: a canonical URL first. A take seldom has to look far.
     """
     seen: Counter[bytes] = Counter()
     turns = []

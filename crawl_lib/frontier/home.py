@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class NodeHome:
     """The directory of a node whose lock is held: `with NodeLock(...) as home`.
 
-    * `queue`: changes the queue, by moves. Whoever only reads takes a `Queue`, which needs no lock.
+    * `queue`: changes the queue, by moves. Readers take a `Queue`, which needs no lock.
     * `rewrites`: writes the whole queue again: adopts, divides, makes due, brings requisites forward.
     * `intake`: takes in the URLs that segments and seeds hold for this node.
     * `takes`: decides what is fetched next, and moves the queue past this.

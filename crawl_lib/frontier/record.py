@@ -99,7 +99,7 @@ class IntakeReport:
 class Record:
     """The content of `state.krake`.
 
-    `state_sha1`: hex digest of the `state` that Krake wrote last, "" if the queue has yet to be adopted. `sizes`:
+    `state_sha1`: hex digest of the `state` that Krake wrote last, "" if the queue is not adopted yet. `sizes`:
     bytes of each data file; `datas`, `metas`: hex digest of each and of its meta, "" where it has none, or that is not
     known (older versions noted none of data files). `files`: hex digest of each of `undecided`, `handed_on` and
     `scope_added`, where Krake wrote it. `offset`, `meta_offset`: where the first unprocessed line of file 0 (and of its
@@ -150,7 +150,7 @@ class Record:
 
     @classmethod
     def read(cls, directory: Path) -> "Record | None":
-        """Read `state.krake`, None if there is none. Raises DamagedFileError naming it, StorageError."""
+        """Read `state.krake`; None if missing. Raises DamagedFileError naming it, StorageError."""
         path = NodeDirectory(directory).record
         with suppress(FileNotFoundError), own_file(path, "cannot be read"):
             return cls.from_mapping(unsealed(path.read_bytes()))

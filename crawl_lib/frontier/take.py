@@ -1,4 +1,4 @@
-"""What a node fetches in one iteration, as it is read: the file `take`, and the decision `leftover`."""
+"""The URLs that a node fetches in one iteration, as they are read: the file `take`, and the decision `leftover`."""
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -146,7 +146,7 @@ class Take:
         they are not as many.
         """
         seen = 0
-        with own_file(self.path, "is not the take that was written"), self.path.open("rb") as file:
+        with own_file(self.path, "differs from the written take"), self.path.open("rb") as file:
             start = len(file.readline())
             if said := self.header.lines_sha1:
                 _require(
@@ -187,9 +187,7 @@ class Take:
 
         Raises FileNotFoundError if they are not decided, DamagedFileError: a host less, and its links are dropped.
         """
-        with own_file(
-            self.scope_path, "is not the list of hosts that was written", self.header.node
-        ):
+        with own_file(self.scope_path, "differs from the written list of hosts", self.header.node):
             data = self.scope_path.read_bytes()
             hosts = (
                 unsealed(data)["hosts"]
@@ -212,10 +210,10 @@ def _require_sums(header: TakeHeader) -> None:
     The sums are about the lines that were looked at. Raises ValueError, which `own_file` translates.
     """
     ends = [0, *chain.from_iterable(header.runs), header.looked_at]
-    _require(ends == sorted(ends), "its runs are not among the lines that were looked at")
+    _require(ends == sorted(ends), "its runs are not among the examined lines")
     taken = sum(
         stop - start for start, stop in header.runs
     )  # a repair may have found less in the queue
     _require(taken <= header.count, f"its runs are {taken} lines, and it has {header.count} URLs")
     after = header.position_before.after(header.looked_at)[0]
-    _require(after == header.position_after, "it ends elsewhere than the lines that were looked at")
+    _require(after == header.position_after, "the take ends elsewhere than the examined lines")

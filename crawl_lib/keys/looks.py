@@ -53,7 +53,7 @@ def check_tables(store: ShardedKeyStore, findings: Findings, *, full: bool) -> b
             "key_misplaced",
             server,
             "has keys that belong elsewhere",
-            repair="run `krake keys reshard`, which moves them",
+            repair="run `krake keys reshard` to move the keys",
             severity=Severity.WARNING,
             count=count,
         )
@@ -79,7 +79,7 @@ def _servers(store: ShardedKeyStore, findings: Findings) -> Sequence[KeyServer]:
                 findings.add(
                     "slots_missing",
                     server.name,
-                    "has no table of turns: its key tables are of an older version",
+                    "has no table of turns: the key tables are of an older version",
                     repair=f"run `krake keys create --missing`, or {ALL.removeprefix('run ')}",
                     severity=Severity.WARNING,
                 )

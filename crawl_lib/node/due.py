@@ -1,4 +1,4 @@
-"""What `krake retry --now` asked for, carried out on a node: back-offs end, and URLs that wait are due.
+"""Requests of `krake retry --now`, carried out on a node: back-offs end, and URLs that wait are due.
 
 The notes lie in the crawl directory (`crawldir.retrynow`); the queue's record names those that were followed. First
 hosts are let go, then one move changes the queue and its record. Killed between the two, the next task does both.

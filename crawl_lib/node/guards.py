@@ -1,4 +1,4 @@
-"""What a node's task is refused for, before it changes anything: each guard says what does not fit, and what to do.
+"""Reasons to refuse a node's task before any change: each guard says what does not fit, and what to do.
 
 **The directory is an older copy** (a backup that was put back, a machine that was rolled back, a wrong disk): its queue
 would have URLs fetched again, and would never see those that it took in since, whose keys are known. The DFS tells:

@@ -1,10 +1,10 @@
 """A node leaves, with its queue or without, and may return.
 
 **With its queue**: what it holds goes to the nodes that are left. `docs/protocol.md` says what is durable after each
-step. All of them hold the node's lock, on its machine or where its directory was copied to. What was undecided goes
-through the key check of the new owners, all else past it. The file `retire` in the node's directory names the folder of
-the crawl directory, `seeds/<name>`, to which everything goes. Once that folder exists the URLs are others': the queue
-has to be emptied, whatever happens to the node afterwards. Before that nothing has happened.
+step. All of them hold the node's lock, on its machine or where its directory was copied to. Undecided URLs go through
+the key check of the new owners, all other URLs past the check. The file `retire` in the node's directory names the
+folder of the crawl directory, `seeds/<name>`, to which everything goes. Once that folder exists the URLs are others':
+the queue has to be emptied, whatever happens to the node afterwards. Before that nothing has happened.
 
 **Without**: its directory is gone. Every URL that was ever sent to it still exists in the folders it was sent in,
 unless somebody deleted them. Its key tells what became of it: unknown: it was never taken in, and goes to its new owner
@@ -96,7 +96,7 @@ def retire_node(
         reached("retire.emptied")
         elsewhere = place != stores.node_dir(
             node
-        )  # the directory at its own place has the queue of before
+        )  # the directory at its own place has the earlier queue
         newest = stores.crawl.newest()
         Settled(node, newest, 0, 0, queue.taken_in(), retired=True, lost=elsewhere).write(
             stores.crawl
@@ -348,7 +348,7 @@ def admit_node(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str,
     The node was retired as lost. Repetition is harmless.
 
     `dry_run`: nothing is done, nor waited for. Raises ConfigError if it is not in the config, or if its directory holds
-    a queue: that of before, whose URLs others have. LockedError and StorageError as a crawl task does.
+    a queue: the earlier queue, whose URLs other nodes have. LockedError and StorageError as a crawl task does.
     """
     require_known(stores, node)
     with ExitStack() as stack:

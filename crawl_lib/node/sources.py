@@ -1,4 +1,4 @@
-"""What was found for a node and waits to be taken in: injected seeds, then lists, then segments by folder and node.
+"""URLs found for a node and not yet taken in: injected seeds, then lists, then segments by folder and node.
 
 A CrawlDb lets only URLs of lists join the queue: what else seeds and segments have is in the table, and they are taken
 in for their scope alone. URLs of a lost queue are not taken in once more: it comes back after its lease.

@@ -1,4 +1,4 @@
-"""What an answer of a server says: its content, its type, and the page's links and descriptions.
+"""The content of a server's answer: its content, its type, and the page's links and descriptions.
 
 Data flows through this room in this order, once for each fetched answer:
 

@@ -37,7 +37,7 @@ _AS_DOUBLE = (
 )
 _BILLIONTHS = "cast(cast(round({0} * 1e9) as bigint) as decimal(19, 0))"
 _AS_SCORE = f"cast({_BILLIONTHS} * cast(0.000000001 as decimal(10, 9)) as decimal(18, 9)) as {{1}}"
-"""What both engines compute alike: no decimal is divided, and no double with a fraction is cast to one."""
+"""SQL that both engines compute alike: no decimal is divided, and no double with a fraction is cast to one."""
 _OR_FAIL = "coalesce({0}, cast('nan' as double))"
 """Where null is no answer: both engines refuse to make an integer of NaN."""
 
@@ -228,7 +228,7 @@ def _asked(what: Row, moment: Moment, batch: pa.RecordBatch) -> "pa.Array[Any]":
         raise ValueError(f"{moment.result} is null")
     values = found.drop_null().to_numpy(zero_copy_only=False)
     if len(wrong := values[~(np.abs(values) < 1e9)]):
-        raise ValueError(f"{moment.result} is {wrong[0]}, which is not between -1e9 and 1e9")
+        raise ValueError(f"{moment.result} is {wrong[0]}, outside -1e9 to 1e9")
     return found
 
 

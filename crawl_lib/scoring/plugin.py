@@ -1,4 +1,4 @@
-"""What a scoring plug-in is, and the eight moments of Nutch's ScoringFilter, at which it may say something.
+"""A scoring plug-in, with the eight moments of Nutch's ScoringFilter.
 
 Six are about rows of a table (`MOMENTS`): an SQL expression over the moment's columns, in the words that DuckDB and
 Spark share, or a function from record batch to record batch. Numbers are doubles; what the chain makes is rounded to

@@ -80,7 +80,7 @@ class Result:
 
     `date_us`: POSIX microseconds; `is_published`: whether the page names that date, else it was captured then. `score`:
     None where pages are ordered by date. `missing`: words that the page lacks. `like`: URLs of near duplicates that it
-    stands for. `robots`: as `IndexedPage` has it. `snippet`: None where the page asks for none.
+    stands for. `robots`: as `IndexedPage` has it. `snippet`: None if the page forbids snippets.
     """
 
     key: bytes
@@ -105,7 +105,7 @@ class Result:
 
 @dataclass(frozen=True)
 class SearchAnswer:
-    """What a query brought.
+    """Answer to a query.
 
     `reading`: how it was read. `total`: pages with all words, shown or not. `shown`: results on all result pages.
     `suggestion`: the query with words corrected, None where there is nothing to correct. `version`: of the index.
@@ -122,7 +122,7 @@ class SearchAnswer:
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """What is wanted besides the results. `page`: of results, from 1. `is_broader`: add words of the best pages."""
+    """Options of a search. `page`: of results, from 1. `is_broader`: add words of the best pages."""
 
     page: int = 1
     is_broader: bool = False

@@ -23,7 +23,7 @@ MOST_PAGES_SHARE = 0.1
 """A word in more of the pages than this tells too little."""
 WORD_CHARS = range(2, 21)
 READ_CHARS = 100_000
-"""Of a page's text."""
+"""Number of characters of a page's text."""
 
 
 def broadened(

@@ -1,8 +1,8 @@
-"""What a query asks of an index: queries of Tantivy, built once for each language.
+"""Clauses of a query to an index: queries of Tantivy, built once for each language.
 
-Each language has stop words, stems and fields of its own, so a query is read once for each (`AskedClauses`). What a
-page must have becomes a `Unit`: a word in the fields of the language, or a phrase, prefix or run in fields that all
-languages share. A unit has `Leaf` queries, of which scores are made and explained.
+Each language has stop words, stems and fields of its own, so a query is read once for each (`AskedClauses`). A
+requirement of a page becomes a `Unit`: a word in the fields of the language, or a phrase, prefix or run in fields that
+all languages share. A unit has `Leaf` queries, of which scores are made and explained.
 """
 
 from collections import Counter
@@ -20,9 +20,9 @@ from crawl_lib.search.query import TYPES, Group, PartKind, QueryPart, QueryReadi
 from crawl_lib.urls import key_of
 
 PREFIX_WORDS = 50
-"""The words that a prefix stands for: those of most pages."""
+"""The words for a prefix: the words of most pages."""
 WEIGHTS: Mapping[str, float] = {WORDS: 1.0, TITLE: 0.25, ANCHORS: 0.25}
-"""What a word counts in each kind of field of a language."""
+"""Weight of a word in each kind of field of a language."""
 SIMILAR_CHARS = 100_000
 """Of a page that others are compared with."""
 Clause = tuple[Occur, Query]
@@ -99,8 +99,8 @@ class Unit:
 
 @dataclass(frozen=True)
 class AskedClauses:
-    """What a query asks of the pages of a language; None: of all pages. `pages`: a query for the pages of the language,
-    None where the units find no others."""
+    """Clauses of a query for the pages of a language; None: of all pages. `pages`: a query for the pages of the
+    language, None where the units find no others."""
 
     units: tuple[Unit, ...]
     language: str | None = None
@@ -220,7 +220,7 @@ class Clauses:
     def word(self, word: str, language: str, typed: str = "") -> Unit:
         """Return an analysed word in the fields of its language.
 
-        `typed`: as it stands in the query.
+        `typed`: the text in the query.
         """
         names = [
             (self._fields.name(kind, language), weight)

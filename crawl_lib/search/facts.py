@@ -1,4 +1,4 @@
-"""What lies next to an index, in memory: 50 bytes a page, found by the first 8 bytes of its key."""
+"""Facts next to an index, in memory: 50 bytes a page, found by the first 8 bytes of its key."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -81,7 +81,7 @@ def _bytes_of(keys: Any) -> memoryview:
 def _encoded(column: "pa.ChunkedArray[Any]") -> tuple[NDArray[Any], list[str]]:
     """Return a number for each value, and the different values.
 
-    -1 stands for null.
+    -1 means null.
     """
     encoded: Any = column.combine_chunks().dictionary_encode()
     indices = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype("i4")

@@ -1,7 +1,7 @@
 """The query language: whatever a person types is read somehow, and notes say how.
 
-Parts stand next to each other, and a page must have all of them; parts with `OR` between them are one group, of which a
-page must have one. Operators stand in `PartKind`. Nothing is an error: an operator without a sensible value is a word.
+A page must have all parts of a query; parts with `OR` between them are one group, of which a
+page must have one. `PartKind` has the operators. Nothing is an error: an operator without a sensible value is a word.
 """
 
 import re
@@ -22,7 +22,7 @@ TYPES = {
     "pdf": ("application/pdf",),
     "text": ("text/plain",),
 }
-"""Short names of `type:`, and the MIME types that each stands for."""
+"""Short names of `type:`, with the MIME types of each."""
 _QUOTES = str.maketrans(dict.fromkeys("\u201c\u201d\u201e\u201f\u00ab\u00bb\uff02", '"'))
 _WORD = re.compile(r"[^\W_]+")
 _DATE = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?")
@@ -35,7 +35,7 @@ _LEXEME = re.compile(
 
 
 class PartKind(StrEnum):
-    """What a part of a query asks for; each name but the first three is an operator, as in `site:`."""
+    """Request of a part of a query; each name but the first three is an operator, as in `site:`."""
 
     WORD = "word"
     PHRASE = "phrase"
@@ -62,7 +62,7 @@ _OPERATORS = {
 @dataclass(frozen=True)
 class QueryPart:
     """A part of a query. `text`: of `SITE` a canonical host, of dates `YYYY-MM-DD`, else as typed, in Unicode's NFC.
-    `is_quoted`: of `TITLE`, whether its words stand in quotes."""
+    `is_quoted`: of `TITLE`, whether its words are quoted."""
 
     kind: PartKind
     text: str

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class IndexSource(Protocol):
-    """Where versions of the index come from."""
+    """Source of versions of the index."""
 
     def newest(self, bad: frozenset[int]) -> int | None:
         """Return the newest complete version not in `bad`, or None.
@@ -104,7 +104,7 @@ class IndexReader:
                 raise DamagedFileError(
                     f"{self._damage}; no other version answers"
                 ) from self._damage
-            raise InputError("there is no index yet; `krake index update` makes it")
+            raise InputError("there is no index yet; run `krake index update`")
         if number is not None and (self._open is None or self._open.number != number):
             self._open = self._opened(number)
             if self._background is not None:

@@ -13,7 +13,7 @@ from crawl_lib.urls import canonicalize, host_of
 
 
 class Sites:
-    """What the config says of sites. The entry of a host counts before that of a domain above the host."""
+    """The config's rules for sites. The entry of a host counts before that of a domain above the host."""
 
     @classmethod
     def of(cls, config: SearchConfig) -> "Sites":

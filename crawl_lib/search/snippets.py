@@ -18,7 +18,7 @@ from crawl_lib.search.clauses import AskedClauses, some_of
 from crawl_lib.search.opened import OpenIndex
 
 READ_CHARS = 100_000
-"""Of a page's text that a snippet is looked for in."""
+"""Number of characters of a page's text to search for a snippet."""
 PIECE_CHARS, SNIPPET_CHARS = 1_000, 200
 SHARED_FIELDS = ("text_cjk", "text")
 _ENDING_CHARS, _START_CHARS = 2, 3

@@ -131,14 +131,16 @@ class _Check:
             found = there.pop(name, None)
             if found is None:
                 self.useless.add(name)
-                self._add("file_missing", name, "the manifest lists it, and it is not there")
+                self._add(
+                    "file_missing", name, "the manifest lists this file, but the file is missing"
+                )
             elif found != size:
                 self._add("file_size", name, f"has {found:,} bytes, the manifest says {size:,}")
         for name in there.keys() - {MANIFEST_FILE}:
             if is_dropped_file(name):
                 self._dropped(name)
             elif name.endswith((WARC_SUFFIX, ".parquet")) or name in {OUTLINKS_NAME, INDEX_NAME}:
-                self._add("file_unknown", name, "the manifest does not list it, and should")
+                self._add("file_unknown", name, "the manifest lacks this file")
             elif not name.startswith(
                 "."
             ):  # else an attempt to write a file left it, and a sweep deletes it
@@ -156,7 +158,7 @@ class _Check:
         self._add(
             "dropped_damaged",
             name,
-            "is not the list of pages that was written",
+            "differs from the written list of pages",
             repair=DROPPED_REMEDY,
         )
 
@@ -186,7 +188,7 @@ class _Check:
                 stored_digest(self.storage, where, self.work, entry["size_bytes"])
                 != entry["sha256"]
             ):
-                self._add("file_digest", name, "is not what was written (SHA-256)")
+                self._add("file_digest", name, "differs from the written file (SHA-256)")
             if name.endswith(WARC_SUFFIX):
                 damage: Counter[str] = Counter()
                 records = self.records[name] = _Records()
@@ -259,7 +261,7 @@ class _Check:
                     self._add(
                         "row_outcome",
                         PAGES_NAME,
-                        f"{url}: {outcome!r} is no outcome that Krake knows",
+                        f"{url}: {outcome!r} is no outcome of Krake",
                     )
                 self._row_record(url, name, offset, length)
         self.keys = np.sort(np.frombuffer(bytes(keys), "S20"))

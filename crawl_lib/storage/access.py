@@ -1,4 +1,4 @@
-"""Where the config says that the file store is, and how it is reached."""
+"""The config's place of the file store, and the way to reach the store."""
 
 import re
 from dataclasses import field, replace

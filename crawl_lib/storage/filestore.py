@@ -58,7 +58,7 @@ class Storage(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """What messages call this store: its directory or address, without secrets."""
+        """Name of this store in messages: its directory or address, without secrets."""
 
     @abstractmethod
     def open_read(self, path: str, offset: int = 0, length: int | None = None) -> BinaryIO:

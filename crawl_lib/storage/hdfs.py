@@ -128,7 +128,7 @@ class HdfsStorage(Storage):
                 return
             if after is not None:
                 raise TargetExistsError(
-                    f"{self._show(target)}: is there already, it was not touched"
+                    f"{self._show(target)}: is there already, and was not touched"
                 ) from error
             raise
         if gateway_says is not None:
@@ -230,7 +230,7 @@ class HdfsStorage(Storage):
 
     def _refuse_existing(self, path: str) -> None:
         if self.stat(path) is not None:
-            raise TargetExistsError(f"{self._show(path)}: is there already, it was not touched")
+            raise TargetExistsError(f"{self._show(path)}: is there already, and was not touched")
 
     def _put(self, path: str, body: Callable[[], bytes | Iterable[bytes]], size_bytes: int) -> None:
         """Send a file under a hidden name, then rename it.
@@ -251,7 +251,7 @@ class HdfsStorage(Storage):
             status = self._status(tried[-1])
             if status is None or status["length"] != size_bytes:
                 raise StorageError(
-                    f"{self._show(path)}: was not stored as it was sent; run the task again"
+                    f"{self._show(path)}: was stored with other bytes than sent; run the task again"
                 )
             self.rename(tried[-1], path)
             tried.pop()

@@ -327,6 +327,6 @@ def _translated(place: Path, what: str) -> Iterator[None]:
 _MEANINGS: dict[type[OSError], tuple[type[StorageError], str]] = {
     FileNotFoundError: (PathNotFoundError, "is not there"),
     NotADirectoryError: (StorageError, "a part of this path is a regular file, not a directory"),
-    FileExistsError: (TargetExistsError, "is there already, it was not touched"),
+    FileExistsError: (TargetExistsError, "is there already, and was not touched"),
     PermissionError: (StorageError, "no permission; look at the owner and mode of its directory"),
 }

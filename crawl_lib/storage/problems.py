@@ -1,7 +1,7 @@
-"""What a failed request means: a `RequestProblem`, and how long the same request is sent again.
+"""The meaning of a failed request: a `RequestProblem`, and how long the same request is sent again.
 
 Exceptions of the HTTP client, answers with an error status and answers that name a remote exception all become one of
-these. Nothing here asks a server.
+these. No function here asks a server.
 """
 
 import math

@@ -342,7 +342,7 @@ class S3Storage(Storage):
             raise self._exists(path)
 
     def _exists(self, path: str) -> TargetExistsError:
-        return TargetExistsError(f"{self._show(path)}: is there already, it was not touched")
+        return TargetExistsError(f"{self._show(path)}: is there already, and was not touched")
 
     def _require_conditions(self) -> None:
         """Refuse a server that ignores conditions.
@@ -572,7 +572,7 @@ class S3Storage(Storage):
             mover.end()
 
     def _finish_deletion(self, path: str) -> None:
-        """Finish a broken deletion, so that the folder can be made anew."""
+        """Finish a broken deletion, so that the folder can be made again."""
         seen = read_claim(self._client, path)
         if seen is not None and seen.claim.does == COPY:
             raise StorageError(

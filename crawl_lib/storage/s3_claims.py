@@ -49,7 +49,7 @@ class Times:
 
 @dataclass(frozen=True)
 class PathClaim:
-    """What a claim says. `other`: the other path of a rename, "" for a deletion; `does`: what is done.
+    """Content of a claim. `other`: the other path of a rename, "" for a deletion; `does`: what is done.
 
     LOOK, then COPY: to the target of a rename. MOVE, and MOVED from just before the commit on: to its source.
     """
@@ -180,7 +180,7 @@ def hold(client: S3Client, path: str, claim: PathClaim, times: Times) -> Holder 
     """Hold a path for a claim, or return the live claim.
 
     A live claim is returned if waiting for it is impossible. The claim of an earlier try for the same source is taken
-    up, and so is a claim that nobody renews. A rename waits for another one: who is told that a target exists goes on
+    up, and so is a claim that no task renews. A rename waits for another one: who is told that a target exists goes on
     to read it. Raises StorageError after `dfs.wait_s`.
     """
     begun = client.clock()

@@ -252,7 +252,7 @@ class S3Client:
         elif error.status == 404:
             kind, problem = PathNotFoundError, "is not there"
         elif error.status == 412:
-            kind, problem = TargetExistsError, "is there already, it was not touched"
+            kind, problem = TargetExistsError, "is there already, and was not touched"
         elif error.status == 403:
             kind, problem = (
                 StorageRightsError,

@@ -199,7 +199,7 @@ def _of_source(client: S3Client, path: str, error: RequestRefusedError, what: st
 
 
 class S3Writer(io.RawIOBase):
-    """A new object: one PUT if it is small, else parts, which nobody sees until the upload is complete."""
+    """A new object: one PUT if it is small, else parts, which stay invisible until the upload is complete."""
 
     def __init__(self, client: S3Client, path: str) -> None:
         self._client, self._path = client, path

@@ -247,7 +247,7 @@ class WebHdfs:
         if problem.exception == "FileNotFoundException":
             return PathNotFoundError(f"{where}: is not there ({problem})")
         if problem.exception == "FileAlreadyExistsException":
-            return TargetExistsError(f"{where}: is there already, it was not touched ({problem})")
+            return TargetExistsError(f"{where}: is there already, and was not touched ({problem})")
         # Every namenode's own reason; a copy, made in one step: a writer's thread asks namenodes too.
         reasons = {str(failure) for failure in [problem, *self.failures.values()] if failure.server}
         reason = "; ".join(sorted(reasons)) or str(problem)
@@ -269,7 +269,7 @@ class WebHdfs:
             return f"no permission: {reason}; let {who} own {root}: hdfs dfs -chown {name} {root}"
         unknown = f"where HDFS is secured, set dfs.security: kerberos and {_GET_A_TICKET}"
         if kerberos:
-            unknown = "the server takes no ticket of ours, its log says why"
+            unknown = "the server refuses our ticket: see the server's log"
         return f"{reason}; {_REMEDIES.get(exception, unknown)}"
 
 

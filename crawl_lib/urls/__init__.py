@@ -1,4 +1,4 @@
-"""What a URL is to Krake: its canonical text, its key, its host, its owner, and whether it belongs to the crawl.
+"""URLs in Krake: its canonical text, its key, its host, its owner, and whether it belongs to the crawl.
 
 Data flows through this room in one direction:
 
@@ -9,9 +9,9 @@ Data flows through this room in one direction:
 3. `UrlFilter` says whether it belongs to the crawl: port, depth, rules, scope (`filters`), and the config's `chains`.
 4. `Owners` says which node its host belongs to (`names`); `Traps` and `Budgets`, of which URLs so many may be queued.
 
-What is refused on the way is named by `Rejection`, the one list of reasons for the whole project.
+`Rejection` names the reason of each refusal, for the whole project.
 
-Nothing here keeps anything on disk; every function gives the same answer everywhere. The registrable domain depends on
+This room keeps no data on disk; every function gives the same answer everywhere. The registrable domain depends on
 the public suffix list that is installed (pinned in `requirements.lock`).
 """
 

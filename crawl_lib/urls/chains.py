@@ -32,7 +32,7 @@ class Scope(StrEnum):
     FETCH = "fetch"
     """A URL of a take, before it is fetched."""
     OUTLINK = "outlink"
-    """What a page, a sitemap or a redirect leads to."""
+    """Targets of a page, a sitemap or a redirect."""
     CRAWLDB = "crawldb"
     """A row of the CrawlDb."""
     LINKDB = "linkdb"
@@ -42,7 +42,7 @@ class Scope(StrEnum):
 
 
 class Chain:
-    """What normalisers and filters of one scope make of canonical URLs.
+    """Normalisers and filters of a scope, applied to canonical URLs.
 
     `filters`: by their names; `errors`: how often a step raised, by name.
     """

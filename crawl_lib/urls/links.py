@@ -12,7 +12,7 @@ from crawl_lib.urls.rejections import Rejection
 
 
 class Target(NamedTuple):
-    """Where a link leads. With a `rejection` (invalid, scheme, too_long) the three others are empty."""
+    """Target of a link. With a `rejection` (invalid, scheme, too_long) the three others are empty."""
 
     url: str
     """Canonical URL."""

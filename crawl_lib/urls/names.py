@@ -1,4 +1,4 @@
-"""What a canonical URL carries: key, host, authority, port, registrable domain; which node owns its host."""
+"""Parts of a canonical URL: key, host, authority, port, registrable domain; which node owns its host."""
 
 import re
 from collections.abc import Iterable, Sequence

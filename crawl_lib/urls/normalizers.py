@@ -1,4 +1,4 @@
-"""What a normaliser does to a canonical URL: one function a kind, made of the rules of its step.
+"""Normalisers of canonical URLs: one function a kind, made of the rules of its step.
 
 A rule file that is wrong is noted in its `RuleText`. What comes out need not be canonical: `chains` makes it so.
 """

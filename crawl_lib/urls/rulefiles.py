@@ -13,7 +13,7 @@ from crawl_lib.errors import UrlError
 from crawl_lib.urls.canonical import canonicalize
 from crawl_lib.urls.names import host_of
 
-# What may be in a regular expression: an escape, a class, flags for the rest of the group, the marks of groups.
+# Syntax of a regular expression: an escape, a class, flags for the rest of the group, the marks of groups.
 _TOKENS = re.compile(
     r"\\.|\[\^?\]?(?:\\.|[^\]])*\]|\(\?([a-zA-Z-]+)\)|[()|]|[^\\\[()|]+|.", re.DOTALL
 )

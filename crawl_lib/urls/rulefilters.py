@@ -1,4 +1,4 @@
-"""What a filter file says of a canonical URL: one function a kind, None where the URL is accepted.
+"""Verdicts of filter files on canonical URLs: one function a kind, None where the URL is accepted.
 
 Each is Nutch's, with its syntax: what no line accepts is rejected (with `suffix` the line of the mode decides).
 """
@@ -17,7 +17,7 @@ FileFilter = Callable[[str, str], str | None]
 def _domain(rules: RuleText) -> FileFilter:
     """Make a filter of public suffixes, registered domains and hosts.
 
-    A domain stands for all hosts below.
+    A domain includes all hosts below.
     """
     names = {rules.host(number, line) for number, line in rules.lines()}
 

@@ -1,4 +1,4 @@
-"""What makes URLs without end: rules of the section `traps`, which look at nothing but the URL.
+"""Patterns of endless URLs: rules of the section `traps`, which look at nothing but the URL.
 
 A server that answers whatever it is asked can be crawled for ever. Its URLs are alike, so each rule puts them into
 **groups**, and of a group only so many are queued: `crawl_lib.frontier` counts them. A rule rejects a URL if all
@@ -140,7 +140,7 @@ class Traps:
 def without_session(url: str) -> str:
     """Return a URL without session ids and their names.
 
-    Of an emptied query only the `?` may stay.
+    Only the `?` of an emptied query may stay.
     """
     if "=" not in url and "))/" not in url:
         return url

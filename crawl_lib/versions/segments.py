@@ -1,4 +1,4 @@
-"""What a version is made of besides the one before: committed segments that it lacks, and pages that were dropped."""
+"""Inputs of a version besides the earlier version: committed segments that it lacks, and pages that were dropped."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _SEGMENTS = columns("segment int32, name text")
 
 @dataclass(frozen=True)
 class SegmentInputs:
-    """What there is, and what of it is new. `there`: all segments; `taken_out`: (key, `<folder>/<node>`) of dropped
+    """All inputs, and the new inputs. `there`: all segments; `taken_out`: (key, `<folder>/<node>`) of dropped
     pages; `segments`: those to take in, oldest first, with the digest of what they hold."""
 
     stores: Stores
@@ -32,7 +32,7 @@ class SegmentInputs:
 
     @property
     def dropped_digest(self) -> str:
-        """Which pages were dropped, as one SHA-256 in hex."""
+        """The set of dropped pages, as a SHA-256 in hex."""
         lines = b"".join(key + f" {name}\n".encode() for key, name in self.taken_out)
         return sha256(lines).hexdigest()
 

@@ -3,9 +3,9 @@
 A version is whole if its manifest is as written, and all parts are there with their sizes. One that is not is passed
 over, and named by `krake fsck`; the last whole one counts.
 
-Nobody believes the bytes of a part. Who reads a whole version compares the digest of each part first: `give` for an
-engine, `batches` for Arrow. Who looks up a key (`rows_of`) reads single row groups, and Arrow compares the checksums of
-their pages. `krake fsck --repair` sets a damaged version aside (`set_aside`).
+Krake does not trust the bytes of a part. Who reads a whole version compares the digest of each part first: `give` for
+an engine, `batches` for Arrow. Who looks up a key (`rows_of`) reads single row groups, and Arrow compares the checksums
+of their pages. `krake fsck --repair` sets a damaged version aside (`set_aside`).
 """
 
 import logging
@@ -55,7 +55,7 @@ class Family:
 
     @property
     def remedy(self) -> str:
-        """What to do about a damaged version."""
+        """Advice about a damaged version."""
         return f"run `krake fsck --repair`, which sets the version aside; {self.made_again}"
 
 
@@ -93,7 +93,7 @@ class Versions:
 
     @property
     def folder(self) -> str:
-        """Where they are, relative to the storage's root."""
+        """The place of versions, relative to the storage's root."""
         return self.stores.crawl.at(self.family.folder)
 
     def path(self, number: int) -> str:
@@ -155,7 +155,7 @@ class Versions:
     def newest(self) -> Version | None:
         """Return the newest complete version, or None.
 
-        None: before the first. Raises StorageError. Those that are newer and damaged are named in the log. Raises
+        None: before the first. Raises StorageError. The log names newer versions with damage. Raises
         DamagedFileError if there are versions, and none is whole: what is made next would begin with nothing.
         """
         damaged: DamagedFileError | None = None
@@ -250,7 +250,7 @@ class Versions:
             != version.manifest["parts"][number]["sha256"]
         ):
             raise DamagedFileError(
-                f"{path}: is not what was written (SHA-256); {self.family.remedy}"
+                f"{path}: differs from the written file (SHA-256); {self.family.remedy}"
             )
 
 

@@ -48,7 +48,7 @@ def write_version(
 
 @dataclass(frozen=True)
 class Filled:
-    """What a hidden folder was filled with. `facts`: for the manifest. `parts`: entries of files that were hashed."""
+    """Content of a hidden folder. `facts`: for the manifest. `parts`: entries of files that were hashed."""
 
     facts: dict[str, Any]
     parts: Sequence[dict[str, Any]] = ()

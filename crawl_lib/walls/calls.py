@@ -1,6 +1,6 @@
 """System calls that a process which reads strangers' bytes never makes: the kernel refuses them (seccomp).
 
-Landlock (`sandbox`) stands before files. A filter stands before the other ways out: sockets to other programs of the
+Landlock (`sandbox`) guards files. A filter guards the other ways out: sockets to other programs of the
 machine, new processes, memory that no limit counts. A refused call ends in an error, never in a signal, so libraries
 that probe for a service find it missing: glibc looks names up without netlink and nscd, and makes threads by `clone`.
 

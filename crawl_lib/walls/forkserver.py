@@ -135,7 +135,8 @@ class Forked:
 
 
 class ForkServer:
-    """A server of this thread, which dies with the thread. It gets what `environment` lets through of that of now.
+    """A server of this thread, which dies with the thread. The server gets the current environment as far as
+    `environment` allows.
 
     `program`: the module whose `main` the forked processes run.
     """
@@ -227,7 +228,7 @@ def ended(code: int) -> str:
 def fork_server(program: str = WORKER) -> ForkServer:
     """Return this thread's server for a program.
 
-    A server is begun if there is none, or none that fits.
+    A server is started unless a fitting server runs.
     """
     servers: dict[str, ForkServer] = _here.__dict__.setdefault("servers", {})
     server = servers.get(program)

@@ -167,7 +167,7 @@ class LargePages:
         """Of rows that are being written."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self.failed: BaseException | None = None
-        """What was raised in a turn of the loop."""
+        """Error raised in a turn of the loop."""
         self._turn: asyncio.Handle | None = None
 
     @property

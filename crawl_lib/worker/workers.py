@@ -205,7 +205,7 @@ def _pass_on(turns: NodeTurns, workers: list[_WorkerProcess]) -> None:
             worker.unread = worker.process.write(worker.unread)
         if len(worker.unread) > MOST_UNREAD_BYTES:
             raise KrakeError(
-                f"a fetching process does not read what it asked for; see {worker.log}"
+                f"a fetching process does not read the answer to its request; see {worker.log}"
             )
 
 

@@ -117,7 +117,7 @@ def test_what_a_group_did_when_it_was_a_command_is_named(
     with pytest.raises(SystemExit) as ended:
         build_parser().parse_args(["index", *words])
     assert ended.value.code == 2
-    assert "what `krake index` did is `krake index cdxj` now" in capsys.readouterr().err
+    assert "`krake index` is `krake index cdxj` now" in capsys.readouterr().err
 
 
 def test_an_error_is_one_line_and_no_traceback(tmp_path: Path) -> None:
@@ -181,8 +181,8 @@ def test_a_reader_who_goes_away_early_causes_no_traceback(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        (["stauts"], "the nearest one is status (all of them: krake --help)"),
-        (["segment", "lst"], "the nearest one is list (all of them: krake segment --help)"),
+        (["stauts"], "the nearest choice is status (all: krake --help)"),
+        (["segment", "lst"], "the nearest choice is list (all: krake segment --help)"),
         (["linker"], "`linker` is `krake graph link` now"),
         (["nothing-like-it"], "(choose from 'init', 'inject', "),
     ],
@@ -238,4 +238,4 @@ def test_what_is_no_command_is_left_to_the_whole_parser(line: str, first: str) -
 def test_an_unknown_command_is_told_of_all_commands(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["crwal", "status"])
-    assert "the nearest one is crawl" in capsys.readouterr().err
+    assert "the nearest choice is crawl" in capsys.readouterr().err

@@ -1,8 +1,8 @@
-"""Which keys should be known, and which URLs wait: what pages, queues and outlinks say, against the key tables.
+"""The keys that should be known, and the waiting URLs: what pages, queues and outlinks say, against the key tables.
 
 For each key that is queued some file holds its URL: a queue, an open take, a file that a task had begun to
 write, or a line of `outlinks` that is handed on past the key check and has not been taken in. If none does, the URL is
-lost without a word: links to it are dropped as known. The file `undecided` and other lines of `outlinks`
+lost without a word: links to the URL are dropped. The file `undecided` and other lines of `outlinks`
 hold nothing, since they are dropped if their keys are known.
 
 The keys of a node on another machine are known by the note that `krake fsck --node NODE` left (`crawldir.heldnotes`).
@@ -87,7 +87,7 @@ def queued_urls(stores: Stores, node: str) -> Iterator[tuple[str, list[bytes]]]:
 
     URLs come in pieces, each with a file's name. The queue itself, URLs handed on, and those that an open intake has
     decided on and sent. Not the file `undecided`, nor the end of `new`: if those were known, the next intake would drop
-    their URLs. A queue that has yet to be adopted, or has an open move, gives nothing: the next task inserts its keys.
+    their URLs. A queue that is not adopted yet, or has an open move, gives no keys: the next task inserts its keys.
     """
     queue = Queue(stores.node_dir(node), node)
     if (
@@ -185,7 +185,7 @@ def note_held(stores: Stores, node: str) -> HeldNote:
 def open_folder(stores: Stores, node: str) -> str:
     """Return the folder of a node's open take.
 
-    "": there is none, or it cannot be read.
+    "": the note is missing or unreadable.
     """
     take = Take.readable(stores.node_dir(node))
     return take.header.folder if take else ""
@@ -244,7 +244,7 @@ def look(stores: Stores, nodes: Collection[str], heap: "KeyHeap | None" = None) 
 
 
 def _to_do(stores: Stores, node: str, note: HeldNote | None, *, damaged: bool) -> str:
-    again = f"run `{HeldNotes.command(node)}` on its machine while it rests"
+    again = f"run `{HeldNotes.command(node)}` on the node's machine while the node rests"
     directory = stores.node_dir(node)
     if node not in stores.config.servers:
         return f"is not in `servers`, and was not retired: put it back, or run `krake nodes retire {node}` there"

@@ -18,7 +18,7 @@ from crawl_lib.stores import Stores
 def make_tables(stores: Stores, *, full: bool, say: Callable[[str], None], dry_run: bool) -> None:
     """Make missing or unusable tables, and unreadable notes of places.
 
-    `full`: embedded tables are read to their end. What is broken is kept as `<file>.damaged-<time>`. A server that does
+    `full`: embedded tables are read to their end. A broken file is kept as `<file>.damaged-<time>`. A server that does
     not answer, or refuses us, is left to people: it is a finding. Raises KeyStoreError.
     """
     with stores.key_servers() as store:
@@ -52,7 +52,7 @@ def make_tables(stores: Stores, *, full: bool, say: Callable[[str], None], dry_r
                 if not dry_run:
                     server.make_slots()
                 say(
-                    f"{server.name}: its key tables are of an older version; a table of turns is made"
+                    f"{server.name}: the key tables are of an older version; a table of turns is made"
                 )
 
 

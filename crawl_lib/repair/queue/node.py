@@ -2,7 +2,7 @@
 
 1. The queue itself, by `frontier.check_queue` and `repair.queue.queue`.
 2. The open take. Where its file cannot be read and its segment is there, it is made again from the queue and the
-   segment; where there is none, its URLs are still in the queue and are fetched again.
+   segment; without a segment, the URLs are still in the queue and are fetched again.
 3. `_Node.damages`: `leftover`, the spool, data bases.
 
 A queue that is lost with its disk begins again, empty and with nothing taken in: every URL that was ever sent to the

@@ -1,5 +1,5 @@
-"""What the files of a damaged segment say besides its records, and the small files of its folder, and an open take;
-and the pages that a salvage could not bring back: their list in the segment, and crawling them again.
+"""Facts from the files of a damaged segment besides its records, from the small files of its folder, and from an open
+take; and the pages that a salvage could not bring back: their list in the segment, and crawling them again.
 
 Each of them may be damaged too, so each answer says what is best known.
 """
