@@ -1,4 +1,4 @@
-"""Checks of this machine and its servers against a config, before any work: all that is wrong at once.
+"""Checks of this machine and its servers against a config, before any work: all problems at once.
 
 A crawl would find it too, some of it after hours: `scratch.directory` is first used when all iterations are over. The
 check makes and changes nothing: whether a directory can be written to is tried with a file that has no name.

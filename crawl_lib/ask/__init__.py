@@ -1,4 +1,4 @@
-"""Answers about a crawl, without a lock and without a trace: a page, what it answered, why a URL is where it is.
+"""Answers about a crawl, without a lock and without a trace: a page, the page's answer, why a URL is where it is.
 
 How data flows: `find_page` looks a page up in an export, else its newest capture in the segments, and `read_answer`
 reads what came (`page`). `explain` says of a URL what led to it, what rules and robots.txt say of it, and where it is

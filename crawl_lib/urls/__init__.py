@@ -1,4 +1,4 @@
-"""URLs in Krake: its canonical text, its key, its host, its owner, and whether it belongs to the crawl.
+"""URLs: canonical text, key, host, owner, and whether a URL belongs to the crawl.
 
 Data flows through this room in one direction:
 
