@@ -1,4 +1,4 @@
-"""The URLs that a node fetches next: a FIFO queue on the node's disk, and the way of URLs in and out, through any crash.
+"""The URLs that a node fetches next: a FIFO queue on the node's disk, and how URLs get in and out, through any crash.
 
 Readers need no lock: `NodeDirectory` names each file; `Queue` has the URLs that wait, are undecided or handed on;
 `Take`, `Journal`, `Move` and `Record` read one file each. Only a node's tasks change its files: `NodeLock` gives them
