@@ -1,6 +1,6 @@
 """Traps and budgets where the CrawlDb lists URLs: a list leaves out new URLs beyond the limits.
 
-A node with `fifo` counts the URLs that join its queue. The table has every URL, so queries count here: visited and
+A node with `fifo` counts URLs joining its queue. The table has every URL, so queries count here: visited and
 listed URLs come first, then seeds, then URLs of more worth. Visited URLs are visited again, whatever the limits.
 """
 

@@ -1,9 +1,9 @@
 """The chain of the scope `crawldb`, over all rows of a version that is being made.
 
-Rows that a filter rejects go. A row whose URL normalisers change is that of the new URL from then on: its capture is
-one of another URL, so the next visit is without conditions. If several rows get one URL, the row of the newest visit
-counts, then the row that had this URL, then the row with the smallest key; depth and redirects are the least, the score
-is the highest, links to it are added up.
+Rows that a filter rejects go. A row whose URL normalisers change is that of the new URL from then on: the capture
+belongs to another URL, so the next visit has no conditions. If several rows get the same URL, the row of the newest
+visit counts, then the row that had this URL, then the row with the smallest key; depth and redirects are the least, the
+score is the highest, links to it are added up.
 """
 
 from collections import Counter

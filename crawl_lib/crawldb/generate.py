@@ -6,8 +6,8 @@ and budgets of hosts and domains refuse, and `by_host.sql` to `by_place.sql` whi
 best of each host, domain and node, then of all. The list goes to the nodes as seeds do, by one rename. The table is not
 written: the list is the lease.
 
-Run again, it finds the list of its run and iteration by the manifest. Two that run at the same time have one name to
-give: who is late reads the lists again, and leaves out what the other one took.
+A second call finds the list of the run and iteration by the manifest. Two simultaneous calls have one name to give: the
+later call reads the lists again, and leaves out URLs of the other list.
 """
 
 import uuid
@@ -82,19 +82,19 @@ class Reason(StrEnum):
     STATUS = "status"
     """`generate.statuses` does not name its state."""
     TRAP = "trap"
-    """A rule of `traps` refuses it: it was never listed, and all groups of its URL are full."""
+    """A rule of `traps` refuses it: the URL was never listed, and all groups of the URL are full."""
     HOST_PAGES = "host_pages"
-    """It was never listed, and `urls.max_pages_per_host` other URLs of its host come before it."""
+    """Never listed, and `urls.max_pages_per_host` other URLs of the host come first."""
     DOMAIN_PAGES = "domain_pages"
-    """It was never listed, and `urls.max_pages_per_domain` other URLs of its domain come before it."""
+    """Never listed, and `urls.max_pages_per_domain` other URLs of the domain come first."""
     DOMAIN_HOSTS = "domain_hosts"
-    """It was never listed, and `urls.max_hosts_per_domain` other hosts of its domain come before its host."""
+    """Never listed, and `urls.max_hosts_per_domain` other hosts of the domain come first."""
     HOST_LIMIT = "host_limit"
-    """`generate.max_per_host` better ones of its host are there, or `generate.max_per_failing_host`."""
+    """The list has `generate.max_per_host` better URLs of the host, or `generate.max_per_failing_host`."""
     DOMAIN_LIMIT = "domain_limit"
     """The same of `generate.max_per_domain`."""
     ROOM = "room"
-    """The node of its host has no room in its batch: `batch.size` less what waits there."""
+    """The batch of the host's node is full: `batch.size` less what waits there."""
     TOP_N = "top_n"
     """`generate.top_n` better ones are there."""
     REQUISITES_TOP_N = "requisites_top_n"
@@ -190,7 +190,7 @@ class _Making:
         size = self.batch_size or stores.config.batch.size
         rooms = {node: max(0, size - count) for node, count in waiting.items()}
         held = held_urls(stores, [*self.lists, *aside_lists(stores)], self.now)
-        # Named as what becomes the list, so that `krake sweep` knows when an attempt that was killed is over.
+        # The name is that of the later list, so that `krake sweep` knows when a killed attempt is over.
         work = VersionWork.at(
             stores, stores.crawl.inbox.path(f".{name}-{uuid.uuid4().hex}", FileName.LISTS)
         )
@@ -510,9 +510,9 @@ def explain(stores: Stores, url: str) -> dict[str, Any]:
 def look_up(stores: Stores, url: str) -> dict[str, Any]:
     """Answer `explain` for a canonical URL, without reading the whole version.
 
-    Arrow reads the URL's row, and DuckDB judges this one row. A row that may be listed is `listed` if the newest list
-    has its key, else `outranked`. Returns and raises the same as `explain`; it compares the checksums of the pages that
-    it reads, and no digests of the version's parts.
+    Arrow reads the URL's row, and DuckDB judges this one row. An allowed row is `listed` if the newest list has the
+    key, else `outranked`. Returns and raises the same as `explain`; it compares the checksums of the pages that it
+    reads, and no digests of the version's parts.
     """
     asked = _ListQuestion.of(stores, url, only_its_leases=True)
     rows = [*Versions(stores, CRAWLDB).rows_of(asked.basis.version, asked.key)]

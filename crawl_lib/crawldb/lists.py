@@ -1,10 +1,10 @@
-"""The lists that were made from the CrawlDb: whose they are, which URLs they hold, and when they are over.
+"""The lists that were made from the CrawlDb: owners, URLs, and ends of lists.
 
 A list is a folder as `seeds.hand_over` leaves it, and the file `listed.parquet` in it: the key of each URL, and its
-last visit as the table knew it when the list was made. It holds its URLs until its lease is over, or the table knows of
-another visit. It is deleted once its version is, all its nodes have taken it in, and it holds no URL any more. One that
-was set aside, since something of it is damaged, holds what all its nodes have begun with until its lease is over; then
-`krake sweep --damaged` deletes it.
+last visit as the table knew it when the list was made. A list holds its URLs until the lease is over, or the table
+knows of another visit. A list is deleted once its version is deleted, all nodes have taken the list in, and no URL is
+held any more. One that was set aside, since something of it is damaged, holds what all its nodes have begun with until
+its lease is over; then `krake sweep --damaged` deletes it.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ class MadeList:
 
     @property
     def number(self) -> tuple[int, int]:
-        """Its version, and its number among the lists of that."""
+        """Version of the list, and number among the lists of this version."""
         return list_number(self.name)
 
     @property

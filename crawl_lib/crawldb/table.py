@@ -36,7 +36,8 @@ class Status(StrEnum):
     ORPHAN = "orphan"
     """No page links to the URL any more, and the URL is no seed."""
     REQUISITE = "requisite"
-    """Pages need it, such as an image, and no page links to it; `fetch_status` has the status of its visits."""
+    """A requisite of pages, such as an image, without a link from a page; `fetch_status` has the status of its
+    visits."""
 
 
 _FIELDS: "list[pa.Field[Any]]" = [
@@ -68,12 +69,12 @@ _FIELDS: "list[pa.Field[Any]]" = [
 ]
 CRAWLDB_SCHEMA = pa.schema(_FIELDS)
 """Null where unknown. `fetch_time`: from when on it is to be visited next; `fetched_time`: of the last visit, whatever
-came of it; `modified_time`: of the visit that found the content that is known. `retries`: visits in a row that failed
-in a way that passes. `redirects`: hops since the last link. `capture_*`: the last full capture; `capture_segment` is
-`<folder>/<node>`. `depth`: links from a seed, whose own is 0. `fetch_status`: the status as the visits left it, where
-`status` is `duplicate`, `orphan` or `requisite`. A requisite has the `fetch_time` `NEVER` until a page asks for it, and
-its `depth` counts the steps from a page that needs it. `inlinks`: followed links and redirects to it on the newest
-captures of other pages; of a sitemap also in how many segments a robots.txt has named it."""
+came of it; `modified_time`: of the visit that found the known content. `retries`: visits in a row with a passing
+failure. `redirects`: hops since the last link. `capture_*`: the last full capture; `capture_segment` is
+`<folder>/<node>`. `depth`: links from a seed, whose own is 0. `fetch_status`: the status as the visits left it,
+where `status` is `duplicate`, `orphan` or `requisite`. A requisite has the `fetch_time` `NEVER` until a page asks
+for it, and its `depth` counts the steps from a page that needs it. `inlinks`: followed links and redirects to it on
+the newest captures of other pages; of a sitemap also in how many segments a robots.txt has named it."""
 
 
 CRAWLDB = Family(
@@ -121,7 +122,7 @@ def rank_of(version: Version | None) -> str | None:
 def counts_of(version: Version) -> dict[str, Any]:
     """Return the counts of a version for tasks and commands.
 
-    They are its number, `path`, `rows`, rows of each status, and `segments`.
+    These are number, `path`, `rows`, rows of each status, and `segments`.
     """
     manifest = version.manifest
     return {

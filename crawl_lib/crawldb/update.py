@@ -1,4 +1,4 @@
-"""The update: the version before, seeds and segments that it lacks, and a new version.
+"""The update: the earlier version, missing seeds and segments, and a new version.
 
 In the words of the tables of `sql/crawldb/`: what happened to URLs are `events` (captures, seeds), each with its place
 among those of its URL. The matrix says what a row is `after` one event; where a URL has several, all but the last are
@@ -77,8 +77,8 @@ _SIGNATURES = columns("key bytes, time time, signature bytes, segment int32")
 def update(stores: Stores, *, now: datetime) -> Version:
     """Add new seeds and segments to the newest version; return the result.
 
-    If nothing is new, the newest version is returned. `now`: when, for the manifest. Run again after a kill, it finds
-    what is there; of two at once, the second one takes in what the first has left. Raises DamagedFileError (an input,
+    If nothing is new, the newest version is returned. `now`: when, for the manifest. A second run after a kill finds
+    existing files; of two simultaneous updates, the second takes in the rest. Raises DamagedFileError (an input,
     or all versions), LockedError, StorageError, NoRoomError, StoppedError, and ConfigError of a plug-in, also if
     nothing is new.
     """
@@ -226,7 +226,7 @@ class _Update:
     def _captures(self) -> list[str]:
         """Give the engine the input tables.
 
-        Returns the shares of the keys in which they are joined.
+        Returns the shares of the keys for the join.
         """
         engine = self.engine
         self.inputs.give(engine, "pages_given", "all_links")
@@ -301,7 +301,7 @@ class _Update:
         engine.values("schedule", schedule_table(config, ranked=ranked))
 
     def _links(self, count: int) -> None:
-        """Compute what links say of each URL to which they lead.
+        """Compute the facts of links for each target URL.
 
         `count`: the number of groups in which the segments are read.
         """
@@ -370,7 +370,7 @@ class _Update:
     def _hand_on(self) -> None:
         """Define links and redirects again, with plug-ins' answers.
 
-        A view has to be made again once one of its tables was replaced.
+        A view must be made again after a change of its tables.
         """
         self._give()
         self.scores.hand_on()

@@ -42,7 +42,7 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _COMPATIBLE = ipaddress.IPv6Network("::/96")
 
 _NAMED = tuple(ipaddress.ip_network(text) for text in ("::1/128", "fc00::/7", "fe80::/10"))
-"""Networks of IPv6 that people use, within the large ranges that are not given out to the internet."""
+"""Networks of IPv6 in use, within large ranges outside the public internet."""
 _LARGE = 3
 """A prefix so short is no network that a person would allow: the address alone is proposed."""
 
@@ -101,7 +101,7 @@ def _inner_network(address: _Address) -> _Network | None:
 class AddressFilter:
     """Says of a resolved address whether a socket to it may be opened. Safe from many threads.
 
-    `allow_networks`: networks in CIDR form that are allowed although they are inner ones (`fetch.allow_networks`). An
+    `allow_networks`: allowed inner networks in CIDR form (`fetch.allow_networks`). An
     IPv6 address that carries an IPv4 address is allowed if either of the two is.
     """
 

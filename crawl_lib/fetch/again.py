@@ -22,7 +22,7 @@ def retry_at(
 
     None: the outcome is final.
 
-    `retries`: in how many earlier iterations it failed in a way that passes. `host_until`: the end of its host's
+    `retries`: number of earlier iterations with a passing failure. `host_until`: the end of its host's
     back-off.
     """
     row = RETRIES[row_of_answer(fetched.outcome, fetched.status)]

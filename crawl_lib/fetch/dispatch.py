@@ -33,7 +33,7 @@ LAPSED_S = 0.25
 MOST_LAPSES = 40
 """Tries, with such pauses, for a redirect of robots.txt to another host."""
 _FEW_HOSTS = 16
-"""The number of hosts of one address that are reserved at once, where nodes share them."""
+"""Number of hosts of one address to reserve at once, if nodes share hosts."""
 
 
 _Fail = Callable[[BaseException], None]
@@ -213,7 +213,7 @@ class Dispatch:
     def _next_of(self, gate: IpGate) -> tuple[float, int]:
         """Find the waiting host of a gate that may go first.
 
-        Returns the seconds until then, and the place of the host among those that wait. Only few hosts are asked for,
+        Returns the seconds until then, and the place of the host among waiting hosts. Only few hosts are asked for,
         and only now: none is ours for long, and many may wait for one address.
         """
         few = enumerate(islice(gate.waiting, _FEW_HOSTS))
@@ -278,7 +278,7 @@ class Dispatch:
             self._wait_for_lease(host, job)
             return
         if self._is_polite(host):
-            # A transfer that was paused for room may last twice its time limit.
+            # After a pause for room, a transfer may last twice the time limit.
             wait_s = self._turns.reserve(
                 f"host {host.name}", 2 * self._config.time_limit_s + host.delay_s
             )
@@ -492,7 +492,7 @@ class Dispatch:
     def _retry_at(self, taken: TakenUrl, host: Host, fetched: Fetched) -> int | None:
         """Return when to try a failed URL again.
 
-        In a live run a URL that was not requested waits only for its host.
+        In a live run an unrequested URL waits only for the host.
         """
         when = retry_at(fetched, taken.queued.retries, self._hosts.retry, host.back_off.until)
         if when is None or fetched.attempts or host.ending_until == math.inf:

@@ -1,11 +1,11 @@
-"""Names to addresses: each name is looked up once while its answer is fresh, and none waits for a slow one.
+"""Names to addresses: each name is looked up once while the answer is fresh, and no name waits for a slow name.
 
-curl never looks a name up: it is given an address for each request, so that the address filter, the turns of an IP
-and the connection all speak of the same address.
+curl never looks a name up: curl gets an address for each request, so that address filter, turns of an IP and connection
+use the same address.
 
-Names are looked up as the system does it, by c-ares, which does not block. It goes by the system's files: nsswitch.conf
+c-ares looks names up like the system, without blocking. It goes by the system's files: nsswitch.conf
 (of its sources `files` and `dns`), hosts, and resolv.conf with name servers, search domains and options. All runs on
-the loop, in its thread: c-ares says which sockets it waits for.
+the loop, in its thread: c-ares names the sockets to wait for.
 """
 
 import asyncio
@@ -154,7 +154,7 @@ class DnsCache:
     methods belong to its thread.
 
     * Names are asked for in the order they came, at most `YOUNG` of them within `YOUNG_S`.
-    * A slow name, or one that never answers, delays no other by more than that.
+    * A slow or silent name delays no other name by more than this time.
     """
 
     def __init__(

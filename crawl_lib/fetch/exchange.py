@@ -1,7 +1,6 @@
-"""One transfer: an easy handle of curl, its callbacks, and the state that is new for each request.
+"""One transfer: an easy handle of curl, the callbacks, and the state of each request.
 
-The handle's options are set once, and handles are used again: a request sets its URL, and its address where that is
-another one than the last time.
+The handle's options are set once, and handles are used again: a request sets the URL, and a changed address.
 """
 
 import math
@@ -46,17 +45,18 @@ LONG_HEAD: End = Outcome.PROTOCOL_ERROR, "the headers pass fetch.max_header_byte
 _DEBIAN_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 
 Done = Callable[[Fetched, Failure], None]
-"""Gets what one request ended in, and the row of the retry table that it falls under."""
+"""Gets the end of a request, and the request's row of the retry table."""
 
 
 class InflightBudget:
     """How many bytes of bodies may be in flight at once: `fetch.max_inflight_bytes`, among so many `connections`.
 
     Half of it is divided: up to its share of that a transfer is never held up, so large bodies cannot delay small
-    pages. Above its share it draws on the other half, which is common; while that is used up it pauses, and goes on
-    when another one has ended. In the slow lane it has no share, and draws on the common half alone. One may always go
-    on: the first that found no room, up to its own end. A pause does not count as time of its transfer, but it ends one
-    that lasts twice as long as it may: else hosts that stop talking would hold up the others one after the other.
+    pages. Above its share it draws on the other half, which is common; without free bytes the transfer pauses, and goes
+    on when another transfer has ended. In the slow lane it has no share, and draws on the common half alone. One may
+    always go on: the first that found no room, up to its own end. A pause does not count as time of the transfer, but a
+    pause ends a transfer after twice the time limit: else hosts that stop talking would hold up the others one after
+    the other.
     """
 
     def __init__(self, max_bytes: int, connections: int) -> None:
@@ -154,7 +154,8 @@ class Exchange:
     def _configure(self) -> None:
         config = self.config
         # Time is ours to watch (`due`): curl would end a transfer whose answer has come while the loop was held, or
-        # that is paused. It divides the time to connect among the addresses of a proxy, and so must know it there.
+        # that is paused. curl divides the time to connect among the addresses of a proxy, and so must know the time
+        # there.
         connect_s = config.connect_timeout_s + (0 if config.proxy else config.time_limit_s)
         options: dict[int, Any] = {
             pycurl.NOSIGNAL: 1,
@@ -167,7 +168,7 @@ class Exchange:
             # Empty, not unset: else the environment's proxy and its exceptions would count (libcurl-env(3)).
             pycurl.PROXY: _proxy(config.proxy or ""),
             pycurl.NOPROXY: "",
-            # Without a proxy curl is given addresses, and keeping them costs it more the more there are.
+            # Without a proxy curl gets addresses, and keeping many addresses is expensive for curl.
             pycurl.DNS_CACHE_TIMEOUT: 60 if config.proxy else 0,
             _SUPPRESS_CONNECT_HEADERS: 1,
             pycurl.SSL_VERIFYPEER: 1 if config.verify_tls else 0,
@@ -341,7 +342,7 @@ class Exchange:
         return self.ended is None
 
     def result(self, code: int, message: str = "") -> tuple[Fetched, Failure]:
-        """Return what was received, and its row of the retry table.
+        """Return the received answer, and the answer's row of the retry table.
 
         Called once the transfer has ended; `code` and `message` are those of curl.
         """

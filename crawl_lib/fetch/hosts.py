@@ -1,8 +1,8 @@
-"""The hosts of one run: what each of them has to do, when it may be asked again, and which is ready now.
+"""The hosts of one run: the work of each host, the time of the next request, and the ready hosts.
 
-A host is made at its first use, with what `HostStore` remembers of it, and freed when its URLs are done and its delay
-is over. It is in the heap at most once, under the time of its next request; while it waits for an answer, a name or
-robots.txt it is not. Everything is O(log n) of the hosts that are begun and not done.
+A host is made at its first use, from the host's row in `HostStore`, and freed when the URLs are done and the delay is
+over. The heap has a host at most once, under the time of the next request; but not while the host waits for an answer,
+a name or robots.txt. Everything is O(log n) of the hosts that are begun and not done.
 """
 
 import heapq
@@ -178,9 +178,9 @@ class Host:
     """A host: what it has to do, and when it was asked last. Times are of the loop's clock.
 
     `delay_s`: after each response, by config and robots.txt; `rest_s`: what is owed after the last one, if more.
-    `answer_s`: how long its answers take, on average. `ending`: how its URLs end that were not asked for yet, in this
-    run; it is asked for nothing more until `ending_until`. `back_off`: POSIX seconds. `robots_at`: its place among the
-    hosts of its domain that wait for their robots.txt (`robots.RobotsPace`).
+    `answer_s`: how long its answers take, on average. `ending`: outcome of the host's unrequested URLs in this run; it
+    is asked for nothing more until `ending_until`. `back_off`: POSIX seconds. `robots_at`: place among the domain's
+    hosts that wait for robots.txt (`robots.RobotsPace`).
     """
 
     name: str
@@ -318,10 +318,9 @@ def port_error(port: int) -> str:
 class Hosts:
     """Hosts and sites of one run by name: made at their first use, freed when they are done, made again if needed.
 
-    `clock`: the loop's, seconds; `wall`: POSIX seconds. A new host is owed what is left of its delay since its last
-    response in an earlier run, or since the last unclean stop was found. In back-off it is not asked at all. `is_live`:
-    the run has no end, so a host that was given up gets another chance when its back-off is over. Raises StorageError
-    as `HostStore` does.
+    `clock`: the loop's, seconds; `wall`: POSIX seconds. A new host waits the rest of its delay since the last response
+    in an earlier run, or since the last unclean stop was found. In back-off it is not asked at all. `is_live`: the run
+    has no end, so a given-up host gets another chance after the back-off. Raises StorageError as `HostStore` does.
     """
 
     def __init__(
@@ -496,8 +495,7 @@ class Hosts:
     def free(self) -> list[Site]:
         """Forget the idle hosts, and return their sites.
 
-        `save` must come first. A host that is asked for again comes back with what `save` and the answers to robots.txt
-        have left.
+        `save` must come first. The next use of a host finds the data left by `save` and by answers to robots.txt.
         """
         now = self.clock()
         done = [host for host in self.begun.values() if host.is_done(now)]

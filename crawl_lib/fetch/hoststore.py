@@ -8,8 +8,8 @@ at the next `begin`, the rows may be too old, so every host counts as asked at t
 A time later than now, from a clock that was ahead, is not trusted: a host counts as asked now, and its robots.txt is
 asked for again. The same holds for a value of the wrong type, and for a back-off longer than any can be.
 
-It lies in the folder `hosts` of the node's directory, with the turns: the only place but the spool that a fetching
-process may write to, and SQLite makes files of its own there. Older versions had them next to the queue.
+It lies in the folder `hosts` of the node's directory, with the turns: the only place but the spool for writes of a
+fetching process; SQLite makes its own files there. Older versions had them next to the queue.
 """
 
 import sqlite3
@@ -328,8 +328,8 @@ class HostStore(Tables):
     def in_back_off(self, now: float, longest_s: float) -> dict[str, float]:
         """Return the hosts that are left alone, and until when.
 
-        The earliest are first. A back-off that would last longer than `longest_s` from now was written by a clock that
-        was ahead: it is over.
+        The earliest are first. A back-off of more than `longest_s` from now comes from a clock that was ahead: it is
+        over.
         """
         with sqlite_errors(self.path, REMEDY):
             return dict(self._db.execute(_IN_BACK_OFF, (now, now + longest_s)).fetchall())
@@ -371,7 +371,7 @@ class HostStore(Tables):
 
         Delays of hosts still hold.
 
-        `names_host`: says of which hosts. `asked`: hosts that are left alone until a time that they asked for; what
+        `names_host`: says of which hosts. `asked`: hosts to leave alone until the requested time; what
         others asked for is forgotten, too. How often a host was left alone stays known, so that the next back-off is
         longer. Rules that were read stay.
         """

@@ -31,7 +31,7 @@ _ASKED = 500
 
 
 class Text(NamedTuple):
-    """What pages say: the words (`Page.words`) on pages of one registered domain, which is a number of 64 bits."""
+    """What pages say: the words (`Page.words`) on pages of a registered domain, given as a number of 64 bits."""
 
     domain: int
     words: int

@@ -121,7 +121,7 @@ def parse_s3_address(text: str) -> S3Address:
 
 @dataclass(frozen=True)
 class S3Credentials:
-    """What lets a client in, where Airflow's connection gives it; `repr` hides it. `token`: of a session."""
+    """Credentials from Airflow's connection, if any; `repr` hides it. `token`: of a session."""
 
     key_id: str = field(repr=False)
     secret: str = field(repr=False)

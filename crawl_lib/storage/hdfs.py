@@ -30,9 +30,9 @@ STOPPED_DISCARD_S = 1.0  # a task that is told to stop has 5 s in all
 class HdfsStorage(Storage):
     """Files below a root path of HDFS. Namenodes may fail over at any time: requests wait up to `dfs.wait_s`.
 
-    * `upload` and `write_bytes` send a file again that broke on the way, under a hidden name, and rename it.
+    * `upload` and `write_bytes` send a file under a hidden name, again after a break, and then rename the file.
     * `rename` knows its own success by the file id, also where the answer was lost and a second try was refused.
-    * HttpFS refuses no target: what it moved into a folder that appeared in that moment is moved out again.
+    * HttpFS refuses no target: if a folder appeared in this moment, the source is moved out of the folder again.
     """
 
     def __init__(self, hdfs: WebHdfs) -> None:
@@ -137,7 +137,7 @@ class HdfsStorage(Storage):
     def _check_rename(self, source: str, target: str, before: tuple[object, ...]) -> None:
         """Refuse a rename onto an existing target.
 
-        HttpFS knows no `renameoptions`: it answers yes or no, and moves into a folder that has just appeared.
+        HttpFS knows no `renameoptions`: HDFS answers yes or no, and moves into a folder that has just appeared.
         """
         if self._identity(target) == before:
             return

@@ -162,7 +162,7 @@ class LocalStorage(Storage):
     def delete(self, path: str) -> bool:
         """Delete a path.
 
-        A folder first gets a hidden name, so that no reader sees half of it.
+        A folder first gets a hidden name, so that no reader sees half of the folder.
         """
         if not path:
             raise StorageError(f"{self.root}: the root of the file store is not deleted")
@@ -250,7 +250,7 @@ class _NewFile(io.BufferedWriter):
 
 
 class _OldFile(io.FileIO):
-    """A file that is read, `length` bytes of it or to its end; what the disk says on the way is a StorageError."""
+    """A file to read, `length` bytes or to the end; what the disk says on the way is a StorageError."""
 
     def __init__(self, place: Path, length: int | None) -> None:
         super().__init__(place, "rb")

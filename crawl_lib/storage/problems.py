@@ -1,7 +1,7 @@
 """The meaning of a failed request: a `RequestProblem`, and how long the same request is sent again.
 
-Exceptions of the HTTP client, answers with an error status and answers that name a remote exception all become one of
-these. No function here asks a server.
+Exceptions of the HTTP client, answers with an error status and answers that name a remote exception all become such a
+problem. No function here asks a server.
 """
 
 import math
@@ -58,7 +58,7 @@ PATIENCE = {
     "unreachable": FULL,
     "gateway": FULL,
 }
-# Words of a message that say more than its exception (IOException, mostly).
+# Words of a message that say more than the exception (IOException, mostly).
 WORDS = (
     ("InvalidToken", SHORT),
     ("out of the range", NONE),

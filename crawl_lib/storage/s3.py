@@ -239,7 +239,7 @@ class S3Storage(Storage):
     def _entry(self, path: str) -> Entry | None:
         """Return the entry of a path, hidden or not, by one LIST.
 
-        An object sorts before all that begin with its name.
+        An object sorts before all longer names with the same beginning.
         """
         name = path.rpartition("/")[2]
         for page in self._client.pages(path, below=False):
@@ -299,7 +299,7 @@ class S3Storage(Storage):
     def _has_claim(self, folder: str, found: set[str]) -> bool:
         """Say whether there is a claim to a folder.
 
-        One LIST answers also for all that were found next to the folder.
+        One LIST answers also for all objects next to the folder.
         """
         base = folder.rpartition("/")[0]
         base = f"{base}/" if base else ""
@@ -347,9 +347,8 @@ class S3Storage(Storage):
     def _require_conditions(self) -> None:
         """Refuse a server that ignores conditions.
 
-        Requests for one object test it before this process's first write. The object stays: a later process is refused
-        with its first PUT, and asks no more. The process that made the object tries each kind of request that has a
-        condition.
+        Requests for one object test the server before this process's first write. The object stays: a later process is
+        refused with its first PUT, and asks no more. The maker of the object tries each kind of conditional request.
         """
         if self._holds_conditions:
             return
@@ -453,7 +452,7 @@ class S3Storage(Storage):
     def _awaited_claim(self, source: str) -> SeenClaim | None:
         """Wait a moment for another task's rename of a folder.
 
-        Return its claim as it is then, None if it ended.
+        Return the current claim, or None after its end.
         """
         begun = self._client.clock()
         while (

@@ -4,9 +4,9 @@ The client is botocore, in the extra `s3`, loaded only where `dfs_primary` begin
 the environment and by the machine's role. obstore takes a fifth of its CPU, and lacks three requests that the store
 rests on: the conditional completion of a multipart upload, the conditional DELETE, and the list of unfinished uploads.
 
-Requests are repeated here and not by botocore, so that a lost answer is known: a conditional write that was repeated
-may be refused because of its own first try. Each write has a random token, and a refused one looks for it.
-Protocol: https://docs.aws.amazon.com/AmazonS3/latest/API/ and, for conditional writes,
+Requests are repeated here and not by botocore, so that a lost answer is known: a repeated conditional write may be
+refused because of its own first try. Each write has a random token, and a refused one looks for it. Protocol:
+https://docs.aws.amazon.com/AmazonS3/latest/API/ and, for conditional writes,
 https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-requests.html
 """
 
@@ -87,13 +87,13 @@ _PROBLEMS = {
     "RequestTimeTooSkewed": _CLOCK,
     "TemporaryRedirect": _ELSEWHERE,
 }
-"""By code: what is wrong, and what to do, where the status of an answer does not say it."""
+"""By code: problem and remedy, if the status of an answer does not tell."""
 MESSAGE_CHARACTERS = 300
 """The most characters of a server's message that an error shows."""
 
 
 class S3Object(NamedTuple):
-    """An object as a LIST shows it: its key below the prefix of the store, its size in bytes, its ETag."""
+    """An object as a LIST shows it: key below the prefix of the store, size in bytes, ETag."""
 
     path: str
     size_bytes: int
@@ -101,7 +101,7 @@ class S3Object(NamedTuple):
 
 
 class Unfinished(NamedTuple):
-    """An unfinished multipart upload: its path, its id, and its age by the server's clock."""
+    """An unfinished multipart upload: path, id, and age by the server's clock."""
 
     path: str
     upload_id: str

@@ -10,7 +10,7 @@ class Memory:
     """Folders and names that a process found or made.
 
     Another process may have made more since. A missing name only spares a question before a conditional write, or
-    chooses the text of an error. `shown`: folders that were there and that no claim hid. Another process may have
+    chooses the text of an error. `shown`: existing folders without a claim. Another process may have
     deleted such a folder since. While that goes on, or while a rename makes the folder again, only a list finds its
     claim.
     """

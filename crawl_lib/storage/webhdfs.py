@@ -4,7 +4,7 @@ What no namenode answered is asked again for as long as `problems.PATIENCE` says
 safe to send again: reads, `MKDIRS`, `DELETE`, and `RENAME`, whose caller compares file ids. Documentation of the
 protocol: https://hadoop.apache.org/docs/stable/hadoop-project-dist/hadoop-hdfs/WebHDFS.html
 
-Not by HdfsCLI or another client: what is left to do for one is the loop in `ask`.
+Not by HdfsCLI or another client: the loop in `ask` does the rest.
 """
 
 import time
@@ -56,7 +56,7 @@ _OPERATIONS = {
     "OPEN": ("GET", "Location"),
     "CREATE": ("PUT", "Location"),
 }
-"""The method of each operation, and the name of the one value that answers it; without a name it is of no use."""
+"""The method of each operation, and the name of the only value in the answer; without a name it is of no use."""
 _OF_ONE_NAMENODE = {
     "StandbyException",
     "RetriableException",
@@ -85,11 +85,10 @@ class BelowAFileError(StorageError):
 class WebHdfs:
     """One HDFS. `call` asks the namenodes; `exchange` speaks with any server; `persist` asks again.
 
-    `stop`: when it is set, nothing is waited for any more: what fails is not asked again, and streams end
-    (`go_on`); both raise StoppedError. A request that succeeds at once still does, so that what was begun can be
-    cleared away. `sleep` and `clock` (seconds) are arguments for tests. `namenodes`: the one that answered last is
-    asked first. `failures`: why each server failed since the last answer; `let_in`: whether one ever did what it was
-    asked.
+    `stop`: when it is set, nothing is waited for any more: what fails is not asked again, and streams end (`go_on`);
+    both raise StoppedError. A request that succeeds at once still does, so that begun work can be cleared away. `sleep`
+    and `clock` (seconds) are arguments for tests. `namenodes`: the one that answered last is asked first. `failures`:
+    why each server failed since the last answer; `let_in`: whether one ever did what it was asked.
     """
 
     def __init__(
@@ -160,7 +159,7 @@ class WebHdfs:
     def exchange(self, method: str, url: str, **options: Any) -> requests.Response:
         """Return the answer of a server that did as asked.
 
-        RefusedError, which does not tell the address: it may hold the token that lets its holder in.
+        RefusedError, which does not tell the address: the text may hold a token.
         """
         options = {"timeout": (self.config.connect_timeout_s, self.config.timeout_s), **options}
         try:
@@ -274,7 +273,7 @@ class WebHdfs:
 
 
 class Datanodes:
-    """Where namenodes send a reader (`OPEN`) or writer (`CREATE`): never twice in a row to one that failed."""
+    """Where namenodes send a reader (`OPEN`) or writer (`CREATE`): never twice in a row to a failed namenode."""
 
     def __init__(self, hdfs: WebHdfs) -> None:
         self._hdfs, self._failed = hdfs, ""

@@ -1,4 +1,4 @@
-"""System calls that a process which reads strangers' bytes never makes: the kernel refuses them (seccomp).
+"""System calls never made by a process that reads strangers' bytes: the kernel refuses them (seccomp).
 
 Landlock (`sandbox`) guards files. A filter guards the other ways out: sockets to other programs of the
 machine, new processes, memory that no limit counts. A refused call ends in an error, never in a signal, so libraries
@@ -132,7 +132,7 @@ def refuse_calls(*, forks: bool, internet: bool, limits: bool) -> str:
         limits: Whether the limits of a process (`setrlimit`) may still be changed.
 
     Returns:
-        A line that says what is lacking, or "" if the filter is in place.
+        A line about the missing feature, or "" if the filter is in place.
     """
     machine = os.uname().machine
     if not can_filter():
@@ -186,7 +186,7 @@ def _rules(*, forks: bool, internet: bool, limits: bool) -> dict[str, list[_Step
     }
     rules |= dict.fromkeys(("execve", "execveat", "listen"), _refuse(errno.EACCES))
     rules |= dict.fromkeys(_OTHER_PROCESSES, _refuse(errno.EPERM))
-    # Programs that know these calls have another way without them.
+    # Programs that know these calls have another way.
     rules |= dict.fromkeys(
         ("io_uring_setup", "io_uring_enter", "io_uring_register"), _refuse(errno.ENOSYS)
     )

@@ -1,16 +1,16 @@
 """Fetching processes are forked from a process that has loaded their modules already: that costs it 0.2 s of CPU once.
 
-Otherwise each would load them again, and a small take, or one shared among many processes, would pay more for that than
-for its pages. Forking the task itself would be cheaper still, and wrong: it has threads, whose locks a fork leaves
-held, and it has secrets. The server is started by exec, with an environment of its own (`sandbox`), so its memory never
-held one. The fork server of `multiprocessing` keeps the environment of its process and a tracker, and its children may
-outlive the server.
+Otherwise each process would load these modules again, and a small take, or a take of many processes, would pay more for
+modules than for pages. Forking the task itself would be cheaper still, and wrong: it has threads, whose locks a fork
+leaves held, and it has secrets. The server is started by exec, with an environment of its own (`sandbox`), so its
+memory never held a secret. The fork server of `multiprocessing` keeps the environment of its process and a tracker, and
+its children may outlive the server.
 
 `ForkServer` is the task's side, `serve` the other process: no thread but that of an allocator, which knows of forks,
 and nothing open but its socket (SOCK_SEQPACKET, so a message stays whole). The task says `fork`, with four descriptors
 (standard input, output, error, and the node's lock). Only the server, as the parent, knows how a process ended, and
-until it was waited for its id is not somebody else's; so signals go that way too. Each process dies with the one above
-it (`die_with_parent`), so none outlives the task, whatever ends that.
+until it was waited for its id is not somebody else's; so signals go that way too. Each process dies with its parent
+(`die_with_parent`), so no process outlives the task.
 """
 
 import ctypes
@@ -55,7 +55,7 @@ def die_with_parent(parent: int) -> None:
 
 
 def fork_child(run: Callable[[], int]) -> int:
-    """Fork a process that dies with this one; return its id.
+    """Fork a process that dies with this process; return its id.
 
     The process exits with the result of `run`.
     """
@@ -78,7 +78,7 @@ def fork_child(run: Callable[[], int]) -> int:
 
 @dataclass
 class Forked:
-    """One forked process, as its task sees it.
+    """A forked process, from the task's view.
 
     `stdout`: our end of a socket that is its standard output, from which it may read too. `returncode`: as that of
     `subprocess.Popen`, None until it was waited for.
@@ -211,7 +211,7 @@ class ForkServer:
     def _why_gone(self) -> str:
         """Say why a server ended.
 
-        The reason is its last line, or else its exit code.
+        The reason is the last line, or else the exit code.
         """
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(_ENDING_S)

@@ -1,9 +1,9 @@
 """Set up a process that reads many pages: no packages without use, memory that stays, enough descriptors.
 
-Arrow imports numpy when it is loaded and pandas at its first array, where they are installed, and works without them.
+Arrow imports installed numpy at the start and pandas at the first array, and works without both.
 They would cost 0.1 and 1.7 s of CPU; a worker uses neither. These packages are barred before anything else.
 
-And with an allocator that keeps what is freed: the tree of a page is some hundred KB, and a page comes after the next.
+And with an allocator that keeps freed memory: the tree of a page is some hundred KB, and a page comes after the next.
 glibc's own settings give such memory back to the kernel each time, and 30 page faults a page bring it again. Arrow
 takes its memory there too: an allocator of its own costs 2 % of the CPU.
 

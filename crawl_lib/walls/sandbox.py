@@ -1,9 +1,9 @@
-"""Walls around a process that reads what strangers wrote: what it is told, and which files it may still open.
+"""Walls around a process that reads strangers' bytes: what it is told, and which files it may still open.
 
 A fetching process must have nothing worth stealing. The password of the key servers, Airflow's secrets and connections,
-cloud credentials: they are in variables of the task, under names that are not known here. Therefore `LET_THROUGH` lists
-what the process gets, not what is kept away. Started by exec with it (`forkserver`), neither the fork server nor what
-it forks ever had anything else in its memory. A fetching process gets its task by its standard input: the config, which
+cloud credentials: secrets are in variables of the task, under names unknown here. Therefore `LET_THROUGH` lists the
+allowed variables, not the forbidden ones. Started by exec with it (`forkserver`), neither the fork server nor what it
+forks ever had anything else in its memory. A fetching process gets its task on standard input: the config, which
 has no password but the one that a proxy may ask for (`fetch.proxy`), since it speaks to the proxy.
 
 Which files: decided before and for good, by Linux's Landlock (kernel 5.13 and later, where it is switched on), without
@@ -13,7 +13,7 @@ of others (both: kernel 6.12). Open files stay open, the log and the node's lock
 (`stat`) is not prevented, nor are changes of mode and time of own files. `calls` refuses sockets and processes;
 `set_limits` limits memory, sizes of files and descriptors.
 
-Each version of Landlock (its ABI) knows more kinds of access; what a kernel does not know it cannot refuse.
+Each version of Landlock (its ABI) knows more kinds of access; a kernel cannot refuse unknown rights.
 """
 
 import ctypes
@@ -44,7 +44,7 @@ LET_THROUGH = frozenset(
         KILL_VARIABLE,
     }
 )
-"""Variables that a fetching process gets, where its task has them. Add none whose value may be a secret."""
+"""Variables that a fetching process gets from its task. Add none whose value may be a secret."""
 NONE_TEXT = "fetching processes may open whatever their user may: this kernel has no Landlock, or it is refused"
 # https://docs.kernel.org/userspace-api/landlock.html; numbers of linux/landlock.h, the same on all processors
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446

@@ -1,4 +1,4 @@
-"""WARC files: their records, of Krake and of other programs, and the texts in them.
+"""WARC files: records of Krake and of other programs, and the texts in records.
 
 How data flows: `scan` reads records of Krake's own files and goes on behind damage, `walk` ends there, and
 `read_archive` reads WARC and ARC of any writer (`reading`). `text` has dates, URIs, fields and digests as WARC has

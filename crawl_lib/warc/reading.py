@@ -1,12 +1,12 @@
 """Reading WARC files: Krake's own, a gzip member a record, and archives of any writer. Damage never raises here.
 
-`scan` and `walk` read Krake's own files. `scan` reads on past damage and keeps the bytes of each record, so that it can
-be copied; `walk` ends at the first damage. `read_archive` reads WARC 1.0 and 1.1 of any writer, compressed record by
-record, as a whole, or not at all, and ARC; it reads on past damage too.
+`scan` and `walk` read Krake's own files. `scan` reads on past damage and keeps the bytes of each record for copies;
+`walk` ends at the first damage. `read_archive` reads WARC 1.0 and 1.1 of any writer, compressed record by record, as a
+whole, or not at all, and ARC; it reads on past damage too.
 
 After damage in a compressed file the next gzip member that opens with `WARC/` is looked for, in a plain one the next
-line that begins so. A hostile server can put such members into a body, so `scan` says of each record whether it carries
-the id of its file (`FileId`), which no server can know.
+line that begins so. A hostile server can put such members into a body, so `scan` says of each record whether the record
+carries the id of its file (`FileId`), which no server can know.
 
 Reading takes time linear in the file's bytes and in those they inflate to, whatever a stranger put into the file:
 `_Effort` limits how often bytes are inflated again where members lie within each other. A record is held in memory
@@ -37,7 +37,7 @@ MAX_HEAD_BYTES = 1 << 17
 MAX_ARC_LINE_BYTES = 1 << 19
 """The length of a record's head in an ARC file."""
 NOT_OWN = "not_of_this_file"
-"""The reason for which a record is not taken that does not carry the id of its file."""
+"""Reason to refuse a record without the id of its file."""
 KEPT_BYTES = 1 << 20
 """How far back a member is looked for where a damaged one was noticed: damage shows some way behind it."""
 _GZIP_ERROR = cast("type[Exception]", isal_zlib.error)
@@ -96,7 +96,7 @@ class Damage(NamedTuple):
 class FileId:
     """The random id that all records of one of Krake's files share: the record id of the file's warcinfo record.
 
-    A server cannot know the id, so a record that carries it is no part of a body. Files of older versions have records
+    A server cannot know the id, so a record with the id is no part of a body. Files of older versions have records
     without ids. Records without an id are trusted up to the first damage, but not if another record of the file has an
     id.
     """
@@ -176,8 +176,8 @@ def scan(
 ) -> Iterator[Whole | Damage]:
     """Yield records and damage of one of Krake's own files.
 
-    They come in file order. Behind damage a file with ids is read on at the next member that carries its id. `file_id`:
-    what is known of it.
+    They come in file order. Behind damage, the reading of a file with ids goes on at the next member with its id.
+    `file_id`: what is known of it.
     """
     raw, effort = _Buffer(iter(lambda: file.read(BLOCK_BYTES), b"")), _Effort()
     file_id = file_id or FileId()
@@ -328,7 +328,7 @@ class _Buffer:
 class _Effort:
     """The work of inflating a file, which is limited where members lie within each other.
 
-    `spent`: bytes that were inflated so far, each as often as it was; `seen`: the end of the last byte of these.
+    `spent`: bytes inflated so far, counted each time; `seen`: the end of the last byte of these.
     """
 
     def __init__(self) -> None:

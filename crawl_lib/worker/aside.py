@@ -1,11 +1,10 @@
 """A process of its own for pages whose reading would hold the loop: the answers of one worker, one at a time.
 
 The worker forks a small server early, before it has threads, connections and bodies. On a socket (SOCK_SEQPACKET, so a
-message stays whole) it says where in the spool the records of an answer lie; the server forks a child for it, which has
-limits of memory, of CPU and of what it may write, reads the record, and writes what it found to a file in memory: a
-line of JSON with the facts, then the page, a line for each slice of its links. No pickle: strangers' bytes went through
-that child. The server says how the child ended, and hands the file over. It inherits the walls of the worker, and both
-die with it.
+message stays whole) it says where in the spool the records of an answer lie; the server forks a child with limits of
+memory, CPU and output, which reads the record and writes the result to a file in memory: a line of JSON with the facts,
+then the page, a line for each slice of its links. No pickle: strangers' bytes went through that child. The server says
+how the child ended, and hands the file over. Server and child inherit the walls of the worker, and die with the worker.
 """
 
 import gc
@@ -67,7 +66,7 @@ class Aside:
         return self
 
     def __exit__(self, *rest: object) -> None:
-        """End the server, and with it what it is at."""
+        """End the server, with its current work."""
         self._socket.close()
         os.kill(self._pid, signal.SIGKILL)
         os.waitpid(self._pid, 0)

@@ -1,4 +1,4 @@
-"""From the links of a page to its rows of `links`, and to the URLs that are handed on.
+"""From the links of a page to rows of `links`, and to URLs for other nodes.
 
 The memory of `rows` knows the targets of earlier links. Resolver and filter are asked about new ones. An ordinary page
 of 62 links costs about 80 us.
@@ -168,9 +168,9 @@ class Discovery:
     def sitemaps(self, url: str, links: bytes, start: int = 0) -> None:
         """Hand on the sitemaps that a robots.txt names.
 
-        They count as if a seed linked to them, after all links. Accepted sitemaps are rows of `links` too, from which a
-        CrawlDb learns of them. `links`: as `robots_sitemaps` returns links. `start`: the place in the robots.txt of the
-        first link, where links come a part at a time.
+        These count like links of a seed, after all links. Accepted sitemaps are rows of `links` too, for a CrawlDb.
+        `links`: as `robots_sitemaps` returns links. `start`: the place in the robots.txt of the first link, where links
+        come a part at a time.
         """
         taken = TakenUrl(_ROBOTS_POSITION, key_of(url), QueuedUrl(url))
         self.links(

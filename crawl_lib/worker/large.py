@@ -24,20 +24,19 @@ MOST_TRIES = 2
 TURN_S = 0.02
 """After so long a turn begins no further step."""
 Handled = tuple[TakenUrl, Fetched, Position]
-"""A URL, what its fetch ended in, and where its records are."""
+"""A URL, the result of the fetch, and the place of its records."""
 Steps = Generator[None, None, None]
-"""Work that holds the loop for a moment only from one step to the next."""
+"""Work in steps that each hold the loop for a moment only."""
 
 
 class ReadingNotes:
-    """Notes in the spool of pages that are being worked on, so that a page that kills its process is known.
+    """Notes in the spool of pages in work, to recognise a page that kills its process.
 
     A large page is noted while it is read, every page while its links are resolved, and so are redirects and the
     sitemaps of a robots.txt. The file has lines and lies next to the parts of one worker: `+<name>` before the work,
     `-<name>` after it has ended well; the name is the batch position, or the URL of a robots.txt. The file must outlive
-    a process, not a power loss, so nothing is synced. A page whose work was begun `MOST_TRIES` times without an end is
-    not worked on again, by this attempt or by one that makes the same rows again. `path` need not exist. Raises
-    StorageError naming it.
+    a process, not a power loss, so nothing is synced. After `MOST_TRIES` begun tries without an end, neither this
+    attempt nor a later attempt works on the page again. `path` need not exist. Raises StorageError naming it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -144,7 +143,7 @@ class Noted(AbstractContextManager["Noted"]):
 
 
 class LargePages:
-    """The pages of one worker that wait, in the order they came.
+    """The waiting pages of a worker, in order of arrival.
 
     `write`: makes the rows of an answer, step by step: a step holds the loop for a moment only.
 

@@ -5,8 +5,8 @@ does not tell how often its task was killed.
 
 Fetches whose records are written may wait for their rows, to be handled together, step by step. Between two pages of a
 lone handling the processor's caches are filled by something else: fetch, parser, digests, compressor. 1,500 real pages
-cost 1,160 us each that way, and 970 where 64 of them are handled in a row. No record is at stake: after a kill the rows
-of an open part are made again from its records.
+cost 1,160 us each in this way, and 970 us with 64 pages in a row. No record is at stake: after a kill the rows of an
+open part are made again from its records.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""Reading one answer: its content, what type that is, and the page that it may be.
+"""Reading one answer: content, type, and, for pages, a `Page`.
 
 The cost of reading for the loop is bounded by size. Per MiB: a body's digests and record 3 ms, its decoding up to 110
 ms (chunks of one byte), its links 1.3 to 30 ms, where queries must be escaped in a charset other than UTF-8 up to 200
@@ -51,7 +51,7 @@ BARRED = "no links were read: the process that read them died, or passed its lim
 
 
 Pieces = Iterator[tuple[int, ParsedPage]]
-"""A page by slices of its links, each with the place of the first of them."""
+"""A page by slices of links, each with the place of its first link."""
 
 
 class Reading(NamedTuple):

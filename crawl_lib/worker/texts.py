@@ -1,15 +1,16 @@
-"""Pages whose words are equal: how many of a registered domain have the same text, and what was found on them.
+"""Pages whose words are equal: the number of pages of a registered domain with the same text, and URLs found on these
+pages.
 
 The host store keeps a row for each page and text: the domain, a digest of the words, the key of the page. A page that
 is handled again after a kill, or visited again, counts once. Once `traps.max_equal` pages of a domain have a text, this
-text is full: links on pages with it are refused, and URLs that were found on such pages end unfetched. A host counts
-with its domain, so one limit holds for both.
+text is full: links on pages with the text are refused, and URLs found on such pages end unfetched. A host counts with
+its domain, under the same limit.
 
 Most texts occur once. They wait in memory until the open part closes. Pages whose text occurs twice are written as soon
 as they are a sixteenth of `traps.max_equal`, so that all processes of the node count together.
 
-The queue says on which page a URL was found. The lists of a CrawlDb do not, so the host store keeps this too. A page
-that was captured before is visited again, whatever page it was found on.
+The queue says on which page a URL was found. The lists of a CrawlDb do not, so the host store keeps this too. An
+already captured page is visited again in any case.
 
 After a kill, pages of the open part are judged by counts that include these pages already, so links of a few more
 pages may be refused than without the kill. Losing the host store is harmless: all counts begin at 0, and a trap ends

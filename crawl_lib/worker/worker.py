@@ -1,9 +1,9 @@
-"""A fetching process: the share of one take that falls to it, from URLs to parts of the segment.
+"""A fetching process: a share of a take, from URLs to parts of the segment.
 
-It reads its task (one JSON line) from standard input, first takes back what an earlier attempt left in the spool, then
+The worker reads its task (a JSON line) from standard input, takes back records of an earlier attempt from the spool,
 fetches the rest, and writes JSON lines to standard output: progress, at the end `{"final": ...}` or `{"error": ...}`.
-Its records are in the spool, so it answers with counts only. SIGTERM stops it at the next turn of its loop. SIGUSR1,
-once it has said its first line, has it begin nothing more, bring what is in flight to its end, and end.
+Records are in the spool, so the answers have counts only. SIGTERM stops the worker at the next turn of the loop.
+After SIGUSR1 (later than its first line) the worker begins no request, waits for requests in flight, and ends.
 """
 
 import asyncio
@@ -311,7 +311,7 @@ def build_walls(node_dir: Path, spool: Path) -> None:
 def limit_worker(config: Config, node: NodeDirectory, own_bytes: int) -> None:
     """Limit memory, file sizes and descriptors of this process.
 
-    Limits are several times what a config makes it need. A body is held up to five times while its record is made. A
+    Limits are several times the need under the config. A body is held up to five times while its record is made. A
     file grows to the size of a WARC file, and by what one page adds; what is known of hosts grows from take to take.
     `own_bytes`: what the process has now.
     """

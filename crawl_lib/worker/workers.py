@@ -1,9 +1,10 @@
 """The parent's side of the fetching processes of one take.
 
-A worker is a process of its own (forked by `forkserver`): it gets its task as one JSON line on standard input, answers
-with JSON lines on standard output (progress, then a last line), and logs to a file. It inherits the descriptor of the
-node's lock, so the lock is free only when the last writer is dead, and dies with its parent. If nodes share turns, it
-asks for them in such lines too, and is told of them, line by line, on the same socket (`fetch.Spans`).
+A worker is a process of its own (forked by `forkserver`): a worker gets its task as a JSON line on standard input,
+answers with JSON lines on standard output (progress, then a last line), and logs to a file. A worker inherits the
+descriptor of the node's lock, so the lock is free only when the last writer is dead, and a worker dies with its parent.
+If nodes share turns, a worker asks for turns in such lines too, and gets turns, line by line, on the same socket
+(`fetch.Spans`).
 """
 
 import json
@@ -89,7 +90,7 @@ class _WorkerProcess:
 def prepare_workers() -> None:
     """Start to load modules of fetching processes during other work.
 
-    The start takes 0.2 s. An error is left for `run_workers`, which says what it means.
+    The start takes 0.2 s. `run_workers` explains an error.
     """
     with suppress(OSError):
         fork_server()
@@ -225,7 +226,7 @@ def _result(worker: _WorkerProcess) -> dict[str, Any]:
 
 
 def _end(workers: list[_WorkerProcess]) -> None:
-    """Stop all workers, and kill those that do not end."""
+    """Stop all workers, and kill workers that do not end."""
     for worker in workers:
         worker.process.send_signal(signal.SIGTERM)
     deadline = time.monotonic() + STOP_GRACE_S
