@@ -80,7 +80,7 @@ scratch: {{directory: data/scratch}}
 def init(arguments: argparse.Namespace) -> int:
     """Make DIR with `data/`, `seeds/` and a config of that name.
 
-    Raises ConfigError where there is one.
+    Raises ConfigError if the config exists.
     """
     directory = Path(arguments.directory).resolve()
     name, file = directory.name, directory / f"{directory.name}.yml"
@@ -113,7 +113,7 @@ def init(arguments: argparse.Namespace) -> int:
 def _next_command(name: str, file: Path) -> str:
     """Return the command that begins a crawl in Airflow.
 
-    It depends on the installation.
+    The command depends on the installation.
     """
     if in_checkout():
         return f"make crawl CONFIG={shlex.quote(str(file))} SEEDS=https://..."

@@ -10,7 +10,7 @@ from crawl_lib.statistics import write_statistics
 
 
 def collect(arguments: argparse.Namespace) -> int:
-    """Make a segment of what the fetcher has closed."""
+    """Make a segment of the fetcher's closed parts."""
     with tool_stores(arguments, make=True) as stores:
         report = collect_from(stores, arguments.fetcher)
     print_result(arguments, report.to_mapping(), lambda: _show(report))

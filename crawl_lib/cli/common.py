@@ -71,7 +71,7 @@ def one_node(name: str, config: Config) -> str:
 def print_result(arguments: argparse.Namespace, value: object, show: Callable[[], None]) -> None:
     """Print a result: JSON with `--json`, else for people.
 
-    `show` prints for people. The last line of a command that was only to say what it would do says so.
+    `show` prints for people. The last line of a dry run says so.
     """
     if getattr(arguments, "json", False):
         print_json(value)
@@ -125,9 +125,9 @@ def print_counts(title: str, counts: Mapping[str, Any]) -> None:
 class ResultTable:
     """Results of one kind, each shown as soon as it is there.
 
-    On a terminal each is a row of one table; elsewhere each has a table of its own, see `print_counts`. `columns`: the
-    table's names and their widths in characters. One more column has all else that is no zero; on a narrow terminal
-    it is a line below the row. `title`: the table's.
+    On a terminal each result is a row of a table; elsewhere each result has its own table, see `print_counts`.
+    `columns`: the table's names and their widths in characters. Another column has all other numbers above 0; on a
+    narrow terminal this is a line below the row. `title`: the table's.
     """
 
     def __init__(self, columns: Mapping[str, int], title: str = "") -> None:
@@ -161,16 +161,16 @@ def say(text: str = "", *, end: str = "\n", file: TextIO | None = None) -> None:
 
 
 class InterruptedTool(BaseException):
-    """A tool is to stop, and is at a point where it may.
+    """A tool is to stop, and is at a point where stopping is possible.
 
-    Not a KrakeError: a tool that reads what is damaged takes many of those for damage, and goes on.
+    Not a KrakeError: a tool that reads damaged files takes many such errors for damage, and goes on.
     """
 
 
 class ProgressLine:
     """Progress of a stage on standard error: a bar that changes on a terminal, a line every few seconds elsewhere.
 
-    `after_s`: what takes no longer shows none. `stop`: once it is set, a call raises InterruptedTool.
+    `after_s`: shorter work shows no line. `stop`: once it is set, a call raises InterruptedTool.
     """
 
     def __init__(self, after_s: float = 0.0, stop: Event | None = None) -> None:
@@ -210,7 +210,7 @@ def end_line() -> None:
 def waiting(arguments: argparse.Namespace) -> Callable[[str], None]:
     """Return the `on_wait` of a tool that waits for a lock.
 
-    It names the holder on standard error, and may be stopped.
+    The function names the holder on standard error, and may be stopped.
     """
 
     def wait(holder: str) -> None:
@@ -244,7 +244,7 @@ def config_file(arguments: argparse.Namespace) -> str:
 def require_yes(arguments: argparse.Namespace, what: str) -> None:
     """Ask before an irreversible command.
 
-    `what`: a clause that says what is lost. The config is named first. With `--yes`, and in a dry run, nothing is
+    `what`: a clause about the loss. The config is named first. With `--yes`, and in a dry run, nothing is
     asked. On a terminal the user types "yes"; elsewhere, and for any other answer, ConfigError is raised, and nothing
     has been done.
     """

@@ -41,7 +41,7 @@ LAST = 10
 def config(arguments: argparse.Namespace) -> int:
     """Check config, machine and servers, and print the options.
 
-    Secrets are masked. The exit code is 1 if something is wrong. On many machines what only some of them need is a
+    Secrets are masked. The exit code is 1 if something is wrong. On many machines, a need of some machines only is a
     warning. Raises ConfigError.
     """
     checked, secrets = load_config(arguments.config), Secrets.from_environment()
@@ -112,7 +112,7 @@ def masked(address: str | None) -> str | None:
 def status(arguments: argparse.Namespace) -> int:
     """Show the crawl's status.
 
-    The exit code is 1 if the file store could not tell. People are shown `LAST` iterations unless they say how many.
+    The exit code is 1 if the file store could not tell. People see `LAST` iterations by default.
     """
     config, last = (
         load_config(arguments.config),
@@ -129,7 +129,7 @@ def status(arguments: argparse.Namespace) -> int:
 def _watch(arguments: argparse.Namespace, look: Callable[[], Mapping[str, Any]]) -> int:
     """Show the status every `WATCH_S` seconds, until stopped.
 
-    Return the exit code. A terminal has a screen of its own for that: at the end what was there before comes back.
+    Return the exit code. A terminal uses a separate screen: at the end the earlier content comes back.
     """
     shown, stop = console(), arguments.stop
     if arguments.json or not sys.stdout.isatty():
@@ -157,7 +157,7 @@ def _watch(arguments: argparse.Namespace, look: Callable[[], Mapping[str, Any]])
 def _leave_screen(stop: Event, shown: Console, drawing: Lock) -> None:
     """Restore the terminal's screen at once.
 
-    A store may be slow, and then the process ends where it is.
+    With a slow store, the process ends at any point.
     """
     stop.wait()
     with drawing:
@@ -165,7 +165,7 @@ def _leave_screen(stop: Event, shown: Console, drawing: Lock) -> None:
 
 
 class _Fitted:
-    """As many lines as a screen has; the last one says how many more there are."""
+    """As many lines as a screen has; the last line counts the rest."""
 
     def __init__(self, whole: RenderableType) -> None:
         self._whole = whole
@@ -329,7 +329,7 @@ def _queue_text(queue: Mapping[str, Any]) -> str:
 
 
 def _task_text(queue: Mapping[str, Any]) -> str:
-    """Say what Airflow knows of the newest task of a node elsewhere."""
+    """Say Airflow's facts about the newest task of a node elsewhere."""
     task, progress = queue["task"], queue["progress"]
     if "silent_since" not in queue:
         return f"; {progress['phase']}, as Airflow knows from {task['run_id']}"

@@ -25,7 +25,7 @@ from crawl_lib.urls import Owners
 def list_nodes(arguments: argparse.Namespace) -> int:
     """List the nodes of the config and retired ones.
 
-    With share of hosts, queue, and what they had settled. Shares are of the newest iteration's scope, among the nodes
+    Shows share of hosts, queue, and last settled iteration. Shares are of the newest iteration's scope, among the nodes
     of the config.
     """
     with tool_stores(arguments) as stores:

@@ -52,7 +52,7 @@ GROUPED = {"index": "index cdxj"}
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says of `--config` behind the command where it belongs. Its help has colours on a terminal."""
+    """Names the right place of a `--config` behind the command. The help has colours on a terminal."""
 
     def _get_formatter(self) -> argparse.HelpFormatter:
         if not (sys.stdout.isatty() and sys.stderr.isatty()):
@@ -88,7 +88,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _nearest(word: str, words: Sequence[str]) -> str:
-    """Return the word that is spelt like this one; empty: none is."""
+    """Return the word with the nearest spelling; empty: none is."""
     from difflib import get_close_matches  # noqa: PLC0415 - for a wrong word alone
 
     return next(iter(get_close_matches(word, words, 1)), "")
@@ -184,7 +184,7 @@ _FOLDERS = _option(
 _SEGMENTS = _option("segment", "<folder>/<node>; default: all", nargs="*", metavar="SEGMENT")
 
 _DELETING = {"crawldb filter", "graph finalize", "keys reshard", "retry", "sweep"}
-"""Commands that delete without asking: each names its config first, as `require_yes` does for those that ask."""
+"""Commands that delete without asking: each names its config first, as `require_yes` does for commands that ask."""
 
 _GROUPS = {
     "serve": "answer people over the network",
@@ -970,7 +970,7 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         (),
     ),
 )
-"""Each command: its words, the function that carries it out, what it does, its options."""
+"""Each command: words, function, help text, options."""
 
 
 def command_of(words: Sequence[str]) -> str:

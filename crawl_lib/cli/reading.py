@@ -1,4 +1,4 @@
-"""`krake segment list|get|dump`: what committed segments hold."""
+"""`krake segment list|get|dump`: content of committed segments."""
 
 import argparse
 import sys

@@ -23,7 +23,7 @@ from crawl_lib.search import (
 
 
 def search(arguments: argparse.Namespace) -> int:
-    """Print the results of a query; 1 where it has none."""
+    """Print the results of a query; 1 without results."""
     query = " ".join(arguments.query)
     with tool_stores(arguments) as stores:
         sites = Sites.of(stores.config.search)

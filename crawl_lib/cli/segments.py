@@ -46,7 +46,7 @@ _SHOWN = 5
 def forget(arguments: argparse.Namespace) -> int:
     """Make URLs new again: given ones, a host's, or old ones.
 
-    Old ones: those whose newest capture is old. Raises ConfigError for an age next to a URL, InputError for what is
+    Old ones: pages with an old newest capture. Raises ConfigError for an age next to a URL, InputError for what is
     neither a URL nor a host.
     """
     older_than_s = None if arguments.older_than is None else arguments.older_than * DAY_S
@@ -144,8 +144,8 @@ def _show_rows(report: ForgetReport | DropReport) -> None:
 def retry(arguments: argparse.Namespace) -> int:
     """List failed pages, or make waiting ones due at once.
 
-    The next crawl fetches them. Raises InputError for what is no host or no URL, ConfigError for options that do not go
-    together.
+    The next crawl fetches these pages. Raises InputError for an invalid host or URL, ConfigError for options that do
+    not go together.
     """
     _require_right(arguments)
     with tool_stores(arguments) as stores:
@@ -182,7 +182,7 @@ def _require_right(arguments: argparse.Namespace) -> None:
 
 
 def _show_due(report: RetryNowReport) -> None:
-    """Say what is due, what hosts asked for, and what fetches it."""
+    """Show due URLs, requests of hosts to wait, and the next command."""
     is_due = "would be" if report.dry_run else "is"
     first = f" until {_utc(report.until)} or later" if report.until is not None else ""
     urls = "1 URL waits" if report.waiting == 1 else f"{report.waiting:,} URLs wait"

@@ -1,4 +1,4 @@
-"""`krake crawldb ...`: what the CrawlDb knows, and the steps of a round by hand."""
+"""`krake crawldb ...`: answers from the CrawlDb, and the steps of a round by hand."""
 
 import argparse
 import sys

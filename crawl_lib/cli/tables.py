@@ -103,7 +103,7 @@ def _said(name: str, value: object) -> str:
 
 
 class _PlainConsole(Console):
-    """A console that escapes what a terminal would obey, in lines and in the cells of tables."""
+    """A console that escapes control sequences, in lines and in the cells of tables."""
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str("\n".join(map(printable, text.split("\n"))), **options)

@@ -1,4 +1,4 @@
-"""`krake terms ...`: which pages have a word, and how much the word says about them."""
+"""`krake terms ...`: the pages of a word, with weights."""
 
 import argparse
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ def update(arguments: argparse.Namespace) -> int:
 
 
 def get(arguments: argparse.Namespace) -> int:
-    """Show the pages of a word; 1 if no page has it."""
+    """Show the pages of a word; 1 if no page has the word."""
     with tool_stores(arguments) as stores:
         found = postings_of(stores, arguments.word)
     print_result(arguments, found, partial(_show_words, found))

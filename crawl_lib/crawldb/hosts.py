@@ -1,5 +1,4 @@
-"""Statistics of each host in the CrawlDb and in the visits. Nothing is kept: one query computes the answer on request.
-"""
+"""Statistics of each host in the CrawlDb and in the visits. Nothing is kept: one query computes the answer on request."""
 
 from collections.abc import Generator
 from dataclasses import dataclass

@@ -1,16 +1,16 @@
-"""Fetching: from URLs of a take to what the web answered.
+"""Fetching: from URLs of a take to answers of the web.
 
-`loop.fetch_all` gives a host its URLs when it is begun (`hosts`; `hoststore` is what the node remembers of hosts, and
+`loop.fetch_all` gives a host its URLs when it is begun (`hosts`; `hoststore` is the node's memory of hosts,
 `pagetables` of pages). When a host is ready, `robots` says whether its next URL may be fetched (`robotstxt` reads the
 rules), asking for robots.txt first where nothing is known. `dispatch` sends the request: `dns` finds an address that
 passes the `address` filter; `turns` gives the turns of IP and host, in spans reserved by the task if nodes share turns;
-and `transport`, woken by sockets and by an `alarm`, carries the request by an `exchange` of curl; a slow one goes on in
-the slow `lane`. `classify` judges the answer, `retry` names the action after a failure; `dispatch` does it: the answer
-goes to the caller, or the URL back to its host, which rests for its delay. A host that fails too often, or wants to be
-left alone, is: `again` says for how long, and when its URLs are tried again, over iterations. A `loop.LiveRun` gets
-URLs one by one during the run; all else is the same.
+and `transport`, woken by sockets and by an `alarm`, carries the request by an `exchange` of curl; a slow request goes
+on in the slow `lane`. `classify` judges the answer, `retry` names the action after a failure; `dispatch` does it: the
+answer goes to the caller, or the URL back to its host, which rests for its delay. A host that fails too often, or wants
+to be left alone, is: `again` says for how long, and when its URLs are tried again, over iterations. A `loop.LiveRun`
+gets URLs one by one during the run; all else is the same.
 
-After a crash: URLs that were not reported are fetched again by the caller's next run. `hoststore` finds the mark, so
+After a crash: the caller's next run fetches unreported URLs again. `hoststore` finds the mark, so
 every host waits its own delay (answers to robots.txt are stored at once) before the next request.
 """
 

@@ -1,6 +1,6 @@
 """The meaning of a transfer's end: curl's numbers, and why we ended it ourselves, become rows of the retry table.
 
-Also the little that must be understood of a head to say so. Only this module, `exchange` and `transport` know numbers
+Also the few needed facts of a head. Only this module, `exchange` and `transport` know numbers
 of curl.
 """
 
@@ -15,7 +15,7 @@ Failure = Outcome | Trouble
 End = tuple[Failure | None, str]
 """Our own reason for the end of a transfer, and the text about this reason. None: it is an answer, cut at its limit."""
 WHOLE: End = None, "whole"
-"""An answer of which nothing is missing: its body ended before the connection did."""
+"""A complete answer: its body ended before the connection did."""
 
 OUTCOME_OF_TROUBLE = {
     Trouble.STALE_CONNECTION: Outcome.CONNECT_FAILED,

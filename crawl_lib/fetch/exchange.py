@@ -66,7 +66,7 @@ class InflightBudget:
         self._paused: list[Exchange] = []
 
     def takes(self, holder: "Exchange", had: int, more: int) -> bool:
-        """Return whether a transfer that has `had` bytes may take `more`.
+        """Return whether a transfer with `had` bytes may take `more`.
 
         A transfer that may not is paused, and resumed when there is room.
         """
@@ -93,7 +93,7 @@ class InflightBudget:
         return True
 
     def release(self, holder: "Exchange") -> None:
-        """Free the bytes of a transfer that has ended."""
+        """Free the bytes of an ended transfer."""
         self._room += holder.held
         holder.held = 0
         if self._first is holder:
@@ -109,10 +109,10 @@ class InflightBudget:
 class Exchange:
     """An easy handle with the state of the transfer it runs: `prepare` begins one, `result` ends it.
 
-    `before_send`: called with address and host name once it is connected, right before the request is written; False
-    if it must not be. `held`: what the transfer has of the budget's common half. `due`: when it ends; `ended`: why we
-    ended it ourselves, if we did.
-    `quick_at`, `received_before`: for the slow lane, when it was quick last, and how many bytes there were then.
+    `before_send`: called with address and host name once it is connected, right before the request is written; False if
+    it must not be. `held`: what the transfer has of the budget's common half. `due`: when it ends; `ended`: our own
+    reason for the end, if any. `quick_at`, `received_before`: for the slow lane, when it was quick last, and how many
+    bytes there were then.
     """
 
     def __init__(
@@ -344,7 +344,7 @@ class Exchange:
     def result(self, code: int, message: str = "") -> tuple[Fetched, Failure]:
         """Return the received answer, and the answer's row of the retry table.
 
-        Called once the transfer has ended; `code` and `message` are those of curl.
+        Called once the transfer has ended; `code` and `message` come from curl.
         """
         duration_s = time.monotonic() - self.started
         if code == pycurl.E_OPERATION_TIMEDOUT:
@@ -432,7 +432,7 @@ def _most_bytes(config: FetchConfig, job: Job) -> int:
 def conditions_of(job: Job) -> list[str]:
     """Return the headers that ask whether a page has changed.
 
-    A request for robots.txt has none. The headers repeat what the page's server said then; what would break a request,
+    A request for robots.txt has none. The headers repeat values of the page's server; what would break a request,
     or fill it, is not said.
     """
     if job.taken is None or not job.taken.queued.earlier:

@@ -127,7 +127,7 @@ class WaitingPages:
             yield from jobs
 
     def append(self, job: Job) -> None:
-        """Add a page behind those of its rank."""
+        """Add a page behind pages of the same rank."""
         if self._ranks:
             self._ranks[job.rank].append(job)
         elif self._first is None:
@@ -139,7 +139,7 @@ class WaitingPages:
                 self._ranks[one.rank].append(one)
 
     def appendleft(self, job: Job) -> None:
-        """Put a page back, in front of those of its rank."""
+        """Put a page back, in front of pages of the same rank."""
         if self._ranks:
             self._ranks[job.rank].appendleft(job)
         elif self._first is None:
@@ -246,7 +246,7 @@ class Host:
         return self.ready_at() if self.pages else max(self.ready_at(), self.later[0][0])
 
     def next_page(self, now: float) -> Job | None:
-        """Take the next page that may be asked for now."""
+        """Take the next allowed page."""
         if self.waits_for is not None and self.ending is None:
             return None
         if self.later and (self.later[0][0] <= now or self.ending):
@@ -255,7 +255,7 @@ class Host:
 
 
 class IpGate:
-    """The hosts of this process that wait for the turn of one IP. In the heap while any waits."""
+    """The hosts of this process before the turn of an IP. In the heap while any waits."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -319,7 +319,7 @@ class Hosts:
     """Hosts and sites of one run by name: made at their first use, freed when they are done, made again if needed.
 
     `clock`: the loop's, seconds; `wall`: POSIX seconds. A new host waits the rest of its delay since the last response
-    in an earlier run, or since the last unclean stop was found. In back-off it is not asked at all. `is_live`: the run
+    in an earlier run, or since the last unclean stop was found. A host in back-off gets no requests. `is_live`: the run
     has no end, so a given-up host gets another chance after the back-off. Raises StorageError as `HostStore` does.
     """
 
@@ -373,7 +373,7 @@ class Hosts:
             last_end = max(row.last_end, last_end)
         ago_s = self.wall() - last_end
         if ago_s < host.owed_s():
-            # A wall clock that was set back never means more than one delay.
+            # A wall clock set back never means more than one delay.
             host.ended_at = self.clock() - max(0.0, ago_s)
         self._go_by_back_off(host, self.store.back_off(name))
         if self._is_blocked(name):
@@ -383,7 +383,7 @@ class Hosts:
     def set_limits(self, config: FetchConfig, is_blocked: Callable[[str], bool]) -> None:
         """Apply changed entries of `fetch.hosts`.
 
-        `is_blocked`: says which hosts get no requests.
+        `is_blocked`: names the hosts without requests.
         """
         self.config, self._is_blocked = config, is_blocked
         for host in self.begun.values():
@@ -400,7 +400,7 @@ class Hosts:
         heapq.heapify(self._heap)
 
     def begun_site(self, authority: str) -> Site | None:
-        """Return the site of an authority, if it is in use."""
+        """Return the site of an authority, if in use."""
         return self._sites.get(authority)
 
     def learn(self, state: HostState) -> None:
@@ -485,7 +485,7 @@ class Hosts:
         return item
 
     def save(self) -> None:
-        """Write down the hosts that were asked since the last call."""
+        """Write down the hosts asked since the last call."""
         changed = [host for host in self.begun.values() if host.changed]
         for host in changed:
             host.changed = False
@@ -508,5 +508,5 @@ class Hosts:
 
 
 def row_of_host(host: Host) -> HostRow:
-    """Return the row that is saved of a host."""
+    """Return a host's row to save."""
     return HostRow(host.name, host.asked, host.owed_s(), host.answer_s)

@@ -24,7 +24,7 @@ _MANY_LINES = 256
 
 
 class SlowLane:
-    """The slow ones among the requests that are `running`. `end`: ends one whose `ended` says why.
+    """The slow requests among `running`. `end`: ends one whose `ended` says why.
 
     * At most `fetch.slow_connections` have left their slots (`count`); the others keep theirs.
     * A request stays in the lane until the end, at any speed, within every other limit. The share of
@@ -49,7 +49,7 @@ class SlowLane:
         self._time_s = self._looked_at = 0.0
 
     def look(self, now: float) -> None:
-        """Find slow requests, and end those that are too slow.
+        """Find slow requests, and end too slow requests.
 
         `now`: seconds, monotonic.
         """
@@ -62,7 +62,7 @@ class SlowLane:
                 self._end(exchange)
 
     def leave(self, exchange: Exchange) -> None:
-        """Remove a request that has ended from the lane."""
+        """Remove an ended request from the lane."""
         exchange.is_slow = False
         self.count -= 1
 

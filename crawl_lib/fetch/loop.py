@@ -51,11 +51,11 @@ async def fetch_all(
     retries: Mapping[Failure, Retry] = RETRIES,
     seams: Seams | None = None,
 ) -> int:
-    """Fetch canonical URLs, and report each one once with its outcome.
+    """Fetch canonical URLs, and report each URL once with its outcome.
 
     A host's URLs start in the order given.
 
-    `store`, `turns`: shared by the node's processes. `retries`: what to do after each failure. Once `caller` closes the
+    `store`, `turns`: shared by the node's processes. `retries`: actions after each failure. Once `caller` closes the
     run, requests in flight end within `fetch.time_limit_s`, or twice this time if bodies had to pause. Returns how many
     URLs were not reported: they were not fetched to an end, and the caller defers them. Whatever `caller` raises ends
     the loop and is raised here, after connections are closed and the hosts' times are saved. Raises StorageError if
@@ -349,7 +349,7 @@ class LiveRun(_Run):
         return self._waiting.get(host, 0)
 
     def learn(self, authority: str, state: HostState | None) -> None:
-        """Adopt what an earlier fetcher knew of an authority's host.
+        """Adopt an earlier fetcher's facts about an authority's host.
 
         None: nothing is known. `news` reports the host again.
         """
@@ -394,7 +394,7 @@ class LiveRun(_Run):
         return HostState(row, host.back_off, self.hosts.store.robots(authority))
 
     def close(self) -> None:
-        """Start no more requests, and end once those in flight have.
+        """Start no more requests, and end after the requests in flight.
 
         Requests in flight end within their time limits, and are reported.
         """

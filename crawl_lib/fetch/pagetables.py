@@ -1,4 +1,4 @@
-"""A node's memory of pages: sketches of large patterns (`urls.pattern_of`), and texts that many pages have."""
+"""A node's memory of pages: sketches of large patterns (`urls.pattern_of`), and texts of many pages."""
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
@@ -122,7 +122,7 @@ class PageTables(Tables):
             self._db.executemany("INSERT OR REPLACE INTO texts VALUES (?, ?, ?, ?)", rows)
 
     def fill_texts(self, texts: Iterable[Text], most: int) -> dict[Text, list[int]]:
-        """Find and remember the texts that at least `most` pages have.
+        """Find and remember the texts of at least `most` pages.
 
         The result has the pages of each such text.
         """
@@ -150,7 +150,7 @@ class PageTables(Tables):
             return set(map(Text._make, rows))
 
     def full_pages(self, pages: Iterable[int]) -> set[int]:
-        """Return those of some pages (`page_number`) whose text is full."""
+        """Return the pages (`page_number`) with a full text."""
         wanted, found = [*pages], set[int]()
         with sqlite_errors(self.path, REMEDY):
             for start in range(0, len(wanted), _ASKED):

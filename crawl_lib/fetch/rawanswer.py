@@ -109,7 +109,7 @@ class RawAnswer:
 
 
 class _Chunks:
-    """Finds the end of a chunked body that comes in pieces (RFC 9112, 7.1). It keeps at most one line."""
+    """Finds the end of a chunked body in pieces (RFC 9112, 7.1). The object keeps at most one line."""
 
     def __init__(self) -> None:
         self._line = b""

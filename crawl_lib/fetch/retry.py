@@ -11,7 +11,7 @@ from crawl_lib.states import Outcome
 
 
 class Trouble(StrEnum):
-    """Failures that differ in retries only; what is recorded is the `Outcome` they end in."""
+    """Failures that differ in retries only; rows record the `Outcome` only."""
 
     STALE_CONNECTION = "stale_connection"
     """The server had closed a kept connection when our request came. Ends as CONNECT_FAILED."""
@@ -32,7 +32,7 @@ class Retry:
 
     `of_host`: whether the host is at fault, and all URLs of the host wait; `counts`: towards giving the host up.
     `passes_s`: it may pass, and the URL is tried again in a later iteration, after so many seconds the first time
-    (`again`); None: the URL ends with it.
+    (`again`); None: the URL ends with this outcome.
     """
 
     wait_s: float

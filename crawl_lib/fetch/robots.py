@@ -1,9 +1,9 @@
-"""robots.txt: asked for, followed, kept, and what an answer means (RFC 9309, 2.3); `robotstxt` reads the text itself.
+"""robots.txt: requests, redirects, storage, and meaning of answers (RFC 9309, 2.3); `robotstxt` reads the text.
 
 The meaning of an answer: 2xx: its rules; 3xx: followed, at most five hops, then as if there were none; 4xx: no rules,
 all is allowed. 5xx, 429, or an answer that broke off: nothing is allowed, and URLs end as `robots_unreachable`. No
 answer at all: nothing is allowed either, and URLs end as the failure of their host (`connect_failed`, `timeout`...).
-Known earlier rules stay in force instead (2.4), but a host that is busy (429, 503) is left alone. The body is cut at
+Known earlier rules stay in force instead (2.4), but a busy host (429, 503) is left alone. The body is cut at
 `fetch.max_robots_bytes` (2.5), and a line that the limit, or damage of a coding, cuts off does not count.
 """
 

@@ -37,7 +37,7 @@ _OTHER_DESCRIPTORS = 128
 
 
 class Alarm:
-    """A timer that only moves forward: calls `action` once, at the earliest time (the loop's) that it was set to since.
+    """A timer, only moved forward: calls `action` once, at the earliest time (the loop's) that it was set to since.
 
     `at`: when it will; `rang_for`: when it should have been the last time.
     """
@@ -137,7 +137,7 @@ class Transport:
         self._deadline.by(exchange.due)
 
     def close(self) -> None:
-        """Abandon what runs, without calling back, and close every connection."""
+        """Abandon running requests, without calling back, and close every connection."""
         if self._closed:
             return
         self._closed = True

@@ -1,4 +1,4 @@
-"""Turns that the processes of a node share: a small table in a mapped file, under a lock.
+"""Turns shared by the processes of a node: a small table in a mapped file, under a lock.
 
 An entry says from when on a name (an IP, or a host) may be asked again. Entries are found by a digest of the name in
 a table of fixed size; when a neighbourhood is full of names that still wait, a new name shares the entry of another
@@ -115,7 +115,7 @@ class Spans:
         self.given(name, begins_s)
 
     def may_send(self, name: str, now: float) -> bool:
-        """Return whether a request that was begun may be sent now.
+        """Return whether a begun request may be sent now.
 
         If it is too late, the next request gets more time.
         """
@@ -133,7 +133,7 @@ class Spans:
 
 
 class Turns:
-    """Turns in the file `path`, made if it is not there. Several processes may have it open.
+    """Turns in the file `path`, made if missing. Several processes may have it open.
 
     `longest_s`: no turn is further away than that; `delay_s`: how far one is of which nothing can be believed. `clock`:
     seconds, the same for all processes of the machine. `entries`: a power of two, the same for all. `spans`: where

@@ -17,9 +17,9 @@ _NEVER_US = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class PageFact:
-    """Facts of a page that are not in its document.
+    """Facts of a page outside its document.
 
-    `key`: 20 bytes. `near`: a number that the page shares with its near duplicates alone, None where it has none.
+    `key`: 20 bytes. `near`: a number shared by near duplicates alone, None without near duplicates.
     `unavailable_after_us`: POSIX microseconds after which the page is not shown.
     """
 

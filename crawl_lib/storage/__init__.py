@@ -3,12 +3,12 @@
 How data flows: `open_storage` reads `dfs_primary` and gives a `Storage`. Stages write into hidden folders (with names
 like `.x`), check the files, and make the folder visible by one `rename`, which refuses any existing target. Readers
 ignore hidden names. HDFS is spoken to over WebHDFS: `hdfs` keeps the contract, `hdfs_files` has the open files,
-`webhdfs` asks the namenodes and waits, `session` says how a server is spoken to, `problems` what a failure means. An
-object store is `s3`: it renames a folder under a claim (`s3_claims`); `s3_files` has the open files and copies,
-`s3_client` the requests, and `s3_memory` what need not be asked again.
+`webhdfs` asks the namenodes and waits, `session` has the dialogue with a server, `problems` the meaning of failures. An
+object store is `s3`: the store renames a folder under a claim (`s3_claims`); `s3_files` has the open files and copies,
+`s3_client` the requests, and `s3_memory` known answers.
 
 After a crash: a renamed file or folder is whole and durable; a hidden folder is rubbish, or its stage uses the folder
-again. `filestore.Storage` states the contract; `tests/contracts/storage.py` runs it on every back end.
+again. `filestore.Storage` states the contract; `tests/contracts/storage.py` tests the contract on every back end.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The contract of a file store, and what every back end shares."""
+"""The contract of a file store, and code shared by every back end."""
 
 import io
 import shutil
@@ -112,11 +112,11 @@ class Storage(ABC):
 
     @abstractmethod
     def make_dirs(self, path: str) -> None:
-        """Make a folder and its parents; nothing happens if it is there."""
+        """Make a folder and its parents; nothing happens if the folder exists."""
 
     @abstractmethod
     def free_bytes(self) -> int:
-        """Return the number of bytes that may still be written."""
+        """Return the number of bytes left for writes."""
 
     def require_writable(self, path: str) -> None:  # noqa: B027 - a local directory is tried, where it matters
         """Check that a directory below the root may be written.
@@ -128,8 +128,8 @@ class Storage(ABC):
     def secure(self, path: str) -> None:
         """Make durable that a path exists.
 
-        The renaming process may have been killed before. Called before anything is done because of what was
-        found. A namenode answers nothing that is not durable.
+        The renaming process may have been killed before. Called before any act on a found path. All answers of a
+        namenode are durable.
         """
         check_path(path)
 
@@ -190,7 +190,7 @@ class Storage(ABC):
             shutil.copyfileobj(source, target, COPY_BYTES)
 
     def upload_final(self, local: Path, path: str) -> None:
-        """Upload a file that never changes any more.
+        """Upload a final file.
 
         A store on the same disk links the file instead of copying.
         """

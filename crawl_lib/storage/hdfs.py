@@ -218,7 +218,7 @@ class HdfsStorage(Storage):
             return None
 
     def _identity(self, path: str) -> tuple[object, ...] | None:
-        """Return the part of a status that survives a rename.
+        """Return a status without parts changed by a rename.
 
         None: nothing is there.
         """

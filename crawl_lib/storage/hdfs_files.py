@@ -75,7 +75,7 @@ class HdfsReader(io.RawIOBase):
         return len(data)
 
     def _open(self) -> requests.Response:
-        """Open the file at the datanode that a namenode names."""
+        """Open the file at the datanode named by a namenode."""
         length = {} if self._left is None else {"length": self._left}
         location = self._datanodes.location("OPEN", self._path, offset=self._at, **length)
         response = self._datanodes.exchange(location)
@@ -113,7 +113,7 @@ class HdfsWriter(io.RawIOBase):
     * A datanode rides over a fail-over of namenodes. Where it cannot (it dies, or the only namenode restarts), `write`
       or `close` raises StorageError and the file is deleted: a stream cannot be sent again, so run the task again.
       For a local file, `upload` is better, which repeats a broken transfer by itself.
-    * A task that is to stop: StoppedError from `write` or `close`, and the file is deleted.
+    * A stopping task: StoppedError from `write` or `close`, and the file is deleted.
     * A request is ended in order wherever that is possible, also by a stop: a datanode makes the file when it gets to
       it, so the file of a connection that was cut can come to life after it was deleted.
     """

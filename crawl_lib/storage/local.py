@@ -31,7 +31,7 @@ NOT_SUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP})
 
 
 class LocalStorage(Storage):
-    """Files below `root`, which must be there. `open` also makes it."""
+    """Files below the existing folder `root`. `open` also makes it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -41,7 +41,7 @@ class LocalStorage(Storage):
         """Open the store in a directory.
 
         The directory is made if its parent exists (and `make`). Raises ConfigError if the parent is missing or `root`
-        is a file, StorageError if it cannot be made.
+        is a file, StorageError if the directory cannot be made.
         """
         with _translated(root, "cannot be made"):
             if not root.exists() and not root.parent.is_dir():

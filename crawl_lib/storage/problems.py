@@ -124,11 +124,11 @@ FOREIGN = (
     UnicodeError,
     LookupError,
 )
-"""Why a request may fail; all of them end as a StorageError."""
+"""Why a request may fail; all end as a StorageError."""
 
 
 def problem_of(error: BaseException) -> RequestProblem:
-    """Return the problem that a foreign exception means."""
+    """Return the problem behind a foreign exception."""
     if isinstance(error, RefusedError):
         return error.problem
     request = getattr(error, "request", None)
@@ -157,7 +157,7 @@ def problem_of(error: BaseException) -> RequestProblem:
 
 
 def problem_of_response(response: requests.Response) -> RequestProblem:
-    """Return the problem that an answer's error status means."""
+    """Return the problem behind an answer's error status."""
     server = urlsplit(response.url).netloc
     if response.is_redirect:
         aim = urlsplit(response.headers["Location"])  # its query may hold a token

@@ -1,4 +1,4 @@
-"""A file store in a bucket of an object store that speaks S3."""
+"""A file store in a bucket of an S3 object store."""
 
 import io
 from builtins import list as list_of
@@ -50,7 +50,7 @@ _Request = Callable[[], object]
 class S3Storage(Storage):
     """Files below a prefix of a bucket.
 
-    * A file is one object under its final key. A conditional write makes it, whole or not at all.
+    * A file is one object under its final key. A conditional write makes the object, whole or not at all.
     * A folder is there if it has an object: an empty one `<folder>/` is made by `make_dirs`.
     * A folder is renamed or deleted under a claim, see `s3_claims`. A file needs none.
     * A process remembers committed folders, and does not ask for their claims again, see `s3_memory`.
@@ -345,7 +345,7 @@ class S3Storage(Storage):
         return TargetExistsError(f"{self._show(path)}: is there already, and was not touched")
 
     def _require_conditions(self) -> None:
-        """Refuse a server that ignores conditions.
+        """Refuse a server without conditional writes.
 
         Requests for one object test the server before this process's first write. The object stays: a later process is
         refused with its first PUT, and asks no more. The maker of the object tries each kind of conditional request.
@@ -554,7 +554,7 @@ class S3Storage(Storage):
         return True
 
     def _delete_held(self, path: str, holder: Holder) -> None:
-        """Delete a folder to which a claim is held."""
+        """Delete a folder under a held claim."""
         self._memory.forget(path)
         with suppress(ClaimLostError):  # another task deletes it too
             holder.become(PathClaim("", DELETE))
@@ -603,6 +603,6 @@ def _is_refused(request: Callable[[], object]) -> bool:
 
 
 def _claimed(claim: str) -> str:
-    """Return the path that a claim is to."""
+    """Return the path of a claim."""
     folder, slash, name = claim.rpartition("/")
     return f"{folder}{slash}{name.removeprefix(PREFIX)}"

@@ -63,7 +63,7 @@ class PathClaim:
         return self.does in {COPY, DELETE}
 
     def encoded(self) -> bytes:
-        """Return the bytes of the object, other ones at each call."""
+        """Return the bytes of the object, different at each call."""
         return json.dumps({**asdict(self), "number": uuid.uuid4().hex}, sort_keys=True).encode()
 
 
@@ -142,7 +142,7 @@ class Holder:
     def _age_s(self) -> float:
         """Return the seconds since the last renewal.
 
-        Raises StorageError if it is too long.
+        Raises StorageError after too long a time.
         """
         age_s = self._client.clock() - self._renewed_s
         if age_s > self._times.hold_s:
@@ -212,7 +212,7 @@ def hold(client: S3Client, path: str, claim: PathClaim, times: Times) -> Holder 
 
 
 def _free_source(client: S3Client, source: str, target: str) -> None:
-    """Delete the source's claim of a rename that another took over."""
+    """Delete the source's claim of a rename taken over by another task."""
     seen = read_claim(client, source)
     if seen is not None and seen.claim in {PathClaim(target, MOVE), PathClaim(target, MOVED)}:
         with suppress(TargetExistsError):  # a third task goes on with the rename

@@ -1,4 +1,4 @@
-"""The memory of a process about an object store, which spares requests."""
+"""The memory of a process about an object store, to spare requests."""
 
 from collections.abc import Collection
 

@@ -1,8 +1,8 @@
 """Requests to WebHDFS: all namenodes, bounded waiting, and every error translated.
 
-What no namenode answered is asked again for as long as `problems.PATIENCE` says. Every request that is sent again is
-safe to send again: reads, `MKDIRS`, `DELETE`, and `RENAME`, whose caller compares file ids. Documentation of the
-protocol: https://hadoop.apache.org/docs/stable/hadoop-project-dist/hadoop-hdfs/WebHDFS.html
+What no namenode answered is asked again for as long as `problems.PATIENCE` says. Every repeated request is safe to
+repeat: reads, `MKDIRS`, `DELETE`, and `RENAME`, whose caller compares file ids. Documentation of the protocol:
+https://hadoop.apache.org/docs/stable/hadoop-project-dist/hadoop-hdfs/WebHDFS.html
 
 Not by HdfsCLI or another client: the loop in `ask` does the rest.
 """
@@ -85,7 +85,7 @@ class BelowAFileError(StorageError):
 class WebHdfs:
     """One HDFS. `call` asks the namenodes; `exchange` speaks with any server; `persist` asks again.
 
-    `stop`: when it is set, nothing is waited for any more: what fails is not asked again, and streams end (`go_on`);
+    `stop`: once set, all waiting ends: what fails is not asked again, and streams end (`go_on`);
     both raise StoppedError. A request that succeeds at once still does, so that begun work can be cleared away. `sleep`
     and `clock` (seconds) are arguments for tests. `namenodes`: the one that answered last is asked first. `failures`:
     why each server failed since the last answer; `let_in`: whether one ever did what it was asked.
@@ -157,7 +157,7 @@ class WebHdfs:
         raise refused or LookupError("no namenode")
 
     def exchange(self, method: str, url: str, **options: Any) -> requests.Response:
-        """Return the answer of a server that did as asked.
+        """Return the answer of a server after success.
 
         RefusedError, which does not tell the address: the text may hold a token.
         """
@@ -174,7 +174,7 @@ class WebHdfs:
             raise RefusedError(problem_of_response(response))
 
     def token(self) -> dict[str, str]:
-        """Return the parameter that lets a datanode act for us.
+        """Return the parameter for a datanode to act for us.
 
         Empty without Kerberos. Raises RefusedError. One for the session, until it is `TOKEN_AGE_S` old or a server
         takes it no more (a day, by default): else a namenode makes one for each file that is opened, writes it into its
