@@ -1,4 +1,4 @@
-"""Statistics of each host in the CrawlDb and in the visits. Nothing is kept: one query computes the answer on request."""
+"""Statistics of each host in the CrawlDb and in the visits. Nothing is kept: a query computes the answer."""
 
 from collections.abc import Generator
 from dataclasses import dataclass
