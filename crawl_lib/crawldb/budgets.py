@@ -68,7 +68,7 @@ def refuse(work: VersionWork) -> None:
 
 
 def spent(engine: Engine) -> dict[str, int]:
-    """Count the URLs that budgets refused, by `budget_key`.
+    """Count URLs refused by budgets, by `budget_key`.
 
     Only the 20 hosts and domains with the most URLs are listed.
     """

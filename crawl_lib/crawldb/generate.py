@@ -1,4 +1,4 @@
-"""`generate`: from the newest version of the CrawlDb a list of what an iteration visits.
+"""`generate`: from the newest version of the CrawlDb a list for an iteration.
 
 How data flows: `_opened` gives an engine the version's rows, the settings, what `urls.rules` refuse, and what other
 lists hold (`lists`); `sql/crawldb/weighed.sql` says what speaks against a URL by itself, `budgets` what rules for traps
@@ -66,21 +66,21 @@ class Reason(StrEnum):
     """Why a list has a URL or not: the words of manifests, results and `explain`. A URL has the first that holds."""
 
     LISTED = "listed"
-    """The list has it."""
+    """The list has the URL."""
     PAGE = "page"
-    """It is a page, and the list is of a round of requisites."""
+    """A page, but the list is of a round of requisites."""
     NOT_NEEDED = "not_needed"
-    """It is a requisite, and no page asks for another visit: see `sql/crawldb/needed.sql`."""
+    """A requisite, and no page asks for another visit: see `sql/crawldb/needed.sql`."""
     NOT_DUE = "not_due"
-    """Its next visit is later."""
+    """The next visit is later."""
     FILTER = "filter"
     """`urls.rules`, `urls.max_depth`, or the filters and normalisers for the CrawlDb refuse it now."""
     LEASED = "leased"
     """Another list has it, whose lease is not over, and the table knows of no visit since."""
     SCORE = "score"
-    """Its score is below `generate.min_score`."""
+    """The score is below `generate.min_score`."""
     STATUS = "status"
-    """`generate.statuses` does not name its state."""
+    """`generate.statuses` does not name the URL's state."""
     TRAP = "trap"
     """A rule of `traps` refuses it: the URL was never listed, and all groups of the URL are full."""
     HOST_PAGES = "host_pages"
@@ -98,12 +98,12 @@ class Reason(StrEnum):
     TOP_N = "top_n"
     """`generate.top_n` better ones are there."""
     REQUISITES_TOP_N = "requisites_top_n"
-    """It is a requisite, and `generate.requisites_top_n` others are there."""
+    """A requisite, and `generate.requisites_top_n` others are there."""
     OUTRANKED = "outranked"
     """The row itself may be listed, but the list has not taken it: the reason is one from `TRAP` to
     `REQUISITES_TOP_N`. Only `look_up` says so, since a ranking needs the whole table; `explain` knows the reason."""
     UNKNOWN = "unknown"
-    """The CrawlDb does not have it."""
+    """The CrawlDb does not have the URL."""
 
 
 def generate(
@@ -111,7 +111,7 @@ def generate(
 ) -> dict[str, Any]:
     """Make the list of an iteration, and its folder, or find them.
 
-    Lists that are used up are deleted.
+    Used-up lists are deleted.
 
     `now`: when, for what is due and for the lease. `batch_size`: URLs a node may take, None: as the config says.
     Returns `list` (its name), the iteration's `folder`, `listed` and `counts` by `Reason`; `ended`, if nothing is due
@@ -181,7 +181,7 @@ class _Making:
     listed: list[pa.RecordBatch] = field(default_factory=list)
 
     def make(self, version: Version) -> MadeList | None:
-        """Make the list, or return that of an earlier attempt.
+        """Make the list, or return the list of an earlier attempt.
 
         None: another process has made a list of the same version under another name.
         """
@@ -239,7 +239,7 @@ class _Making:
         return MadeList(name, manifest)
 
     def _folder(self) -> str:
-        """Return the iteration's folder, which is made if necessary."""
+        """Return the iteration's folder, made if necessary."""
         if self.current is None:
             names: Row = {
                 "run_id": self.run_id,
@@ -289,7 +289,7 @@ class _Making:
 
 
 _LATER = (Reason.NOT_DUE, Reason.LEASED)
-"""Reasons that pass by themselves."""
+"""Temporary reasons."""
 
 
 def _read(engine: Engine) -> tuple[dict[str, Row], Iterator[pa.RecordBatch]]:
@@ -305,7 +305,7 @@ def _read(engine: Engine) -> tuple[dict[str, Row], Iterator[pa.RecordBatch]]:
 
 
 def _waiting(stores: Stores, lists: Sequence[MadeList]) -> dict[str, int]:
-    """Count the URLs that wait for each node.
+    """Count waiting URLs of each node.
 
     Such URLs are in the node's queue, by the newest segment, and in later lists, also of `krake retry`.
     """
@@ -435,7 +435,7 @@ def _settings(stores: Stores, basis: _Basis) -> pa.Table:
 
 
 def _refused(stores: Stores, engine: Engine) -> list[bytes]:
-    """Return the keys of due URLs that rules or chains refuse.
+    """Return the keys of due URLs refused by rules or chains.
 
     The rules are those of `urls.rules`, and the chains are those for the CrawlDb.
     """
@@ -463,7 +463,7 @@ def _owners(engine: Engine, nodes: Sequence[str]) -> pa.Table:
 
 
 def _taken_out(stores: Stores, segment: str) -> Collection[bytes] | None:
-    """Return the keys of pages that were taken out of a segment.
+    """Return the keys of pages taken out of a segment.
 
     None: the segment is gone.
     """
@@ -544,7 +544,7 @@ class _ListQuestion:
 
     @classmethod
     def of(cls, stores: Stores, url: str, *, only_its_leases: bool = False) -> "_ListQuestion":
-        """Find the newest list and its version.
+        """Find the newest list, and the version of the list.
 
         Raises InputError before the first list, or without a version.
 

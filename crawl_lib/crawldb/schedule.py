@@ -1,4 +1,4 @@
-"""The schedule as tables that the query of `update` joins: rates and limits, and which rules hold for which URLs."""
+"""The schedule as tables that the query of `update` joins: rates and limits, and the rules of URLs."""
 
 import fnmatch
 import re
@@ -49,7 +49,7 @@ def schedule_table(config: Config, *, ranked: bool = False) -> pa.Table:
 
 
 def facts_table(texts: Iterable[str]) -> pa.Table:
-    """Return the facts that each text of metadata contains."""
+    """Return the facts in each text of metadata."""
     found = [(text, SeedFacts.of(text)) for text in texts]
     rows = [
         {"metadata": text, "max_depth": facts.max_depth, "score": facts.score}

@@ -1,4 +1,4 @@
-"""The table: what a row says of a URL."""
+"""The table: the columns of a row."""
 
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -11,7 +11,7 @@ from crawl_lib.stores import Stores
 from crawl_lib.versions import SCORE, TIME, Family, TableOutput, Version, Versions
 
 NEVER = datetime(9999, 12, 31, tzinfo=UTC)
-"""The `fetch_time` of a requisite that no page asks for."""
+"""The `fetch_time` of a requisite without a request from a page."""
 
 
 class Status(StrEnum):
@@ -24,20 +24,19 @@ class Status(StrEnum):
     NOT_MODIFIED = "not_modified"
     """The last visit found the earlier content."""
     REDIRECTED_TEMPORARY = "redirected_temporary"
-    """It leads elsewhere, for now."""
+    """A temporary redirect."""
     REDIRECTED_PERMANENT = "redirected_permanent"
-    """It leads elsewhere, for good (301, 308)."""
+    """A permanent redirect (301, 308)."""
     GONE = "gone"
     """There is nothing, or nothing that may be fetched; it is tried again, at longer and longer intervals."""
     PARSE_FAILED = "parse_failed"
     """The answer could not be read."""
     DUPLICATE = "duplicate"
-    """Another URL has the same content, and is the better one."""
+    """A better URL has the same content."""
     ORPHAN = "orphan"
     """No page links to the URL any more, and the URL is no seed."""
     REQUISITE = "requisite"
-    """A requisite of pages, such as an image, without a link from a page; `fetch_status` has the status of its
-    visits."""
+    """A requisite of pages, such as an image, without a link from a page; `fetch_status` has the status by visits."""
 
 
 _FIELDS: "list[pa.Field[Any]]" = [
@@ -110,7 +109,7 @@ def newest_version(stores: Stores) -> Version | None:
 
 
 def rank_of(version: Version | None) -> str | None:
-    """Return the rank that a version's scores are.
+    """Return the rank behind a version's scores.
 
     The name is that of `revise`. None: scores follow from links.
     """

@@ -125,7 +125,7 @@ def _grown(
 ) -> Version | None:
     """Return the next version.
 
-    None: another update has made a version of that number.
+    None: another update has made a version of this number.
     """
     versions = Versions(stores, CRAWLDB)
     number = versions.next_number()
@@ -154,12 +154,12 @@ class _Update:
 
     @property
     def stores(self) -> Stores:
-        """The stores of its crawl."""
+        """The stores of the crawl."""
         return self.work.stores
 
     @property
     def engine(self) -> Engine:
-        """The engine that joins its tables."""
+        """The engine of the joins."""
         return self.work.engine
 
     def ruled(self, facts: dict[str, Any]) -> Iterator[pa.RecordBatch]:
@@ -219,7 +219,7 @@ class _Update:
             self.engine.view(step, f"crawldb/{step}")
 
     def _narrow(self, condition: str, *names: str) -> None:
-        """Narrow tables to the rows for which a condition holds."""
+        """Narrow tables to the rows under a condition."""
         for name in names:
             self.engine.define(name, f"select * from all_{name} where {condition}")
 
@@ -360,7 +360,7 @@ class _Update:
         )
 
     def _give(self) -> None:
-        """Define new links and redirects, with the scores of their pages.
+        """Define new links and redirects, with the scores of the pages.
 
         The scores are those of the time when links and redirects were found.
         """
@@ -437,7 +437,7 @@ class _Update:
 
 
 def _groups(segments: int, count: int) -> list[str]:
-    """Return conditions that divide tables into at most `count` groups.
+    """Return conditions to divide tables into at most `count` groups.
 
     `segments`: their number in the tables. There are never more than `_MOST_GROUPS`.
     """
@@ -452,7 +452,7 @@ _domain_of = lru_cache(1 << 20)(domain_of.__wrapped__)
 
 
 def with_names(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Add host and domain to rows that lack them."""
+    """Add missing hosts and domains to rows."""
     found = dict(zip(batch.schema.names, batch.columns, strict=True))
     found["host"] = _filled(found["host"], found["url"], hosts_of)
     found["domain"] = _filled(found["domain"], found["host"], _domains_of)

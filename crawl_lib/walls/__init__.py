@@ -1,4 +1,4 @@
-"""Walls round child processes that read the bytes of strangers: environment, files, system calls, limits.
+"""Walls round child processes that read strangers' bytes: environment, files, system calls, limits.
 
 How data flows: `fork_server` starts a process without secrets (`forkserver`). The server loads the modules and forks
 the children. A child loads only needed packages (`process`). Before the child reads a byte, `set_limits`

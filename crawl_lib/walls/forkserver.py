@@ -1,4 +1,4 @@
-"""Fetching processes are forked from a process that has loaded their modules already: that costs it 0.2 s of CPU once.
+"""Fetching processes are forked from a process with all modules loaded: that costs it 0.2 s of CPU once.
 
 Otherwise each process would load these modules again, and a small take, or a take of many processes, would pay more for
 modules than for pages. Forking the task itself would be cheaper still, and wrong: it has threads, whose locks a fork
@@ -6,8 +6,8 @@ leaves held, and it has secrets. The server is started by exec, with an environm
 memory never held a secret. The fork server of `multiprocessing` keeps the environment of its process and a tracker, and
 its children may outlive the server.
 
-`ForkServer` is the task's side, `serve` the other process: no thread but that of an allocator, which knows of forks,
-and nothing open but its socket (SOCK_SEQPACKET, so a message stays whole). The task says `fork`, with four descriptors
+`ForkServer` is the task's side, `serve` the other process: no thread but an allocator's, which knows of forks, and no
+open file but the socket (SOCK_SEQPACKET, so a message stays whole). The task says `fork`, with four descriptors
 (standard input, output, error, and the node's lock). Only the server, as the parent, knows how a process ended, and
 until it was waited for its id is not somebody else's; so signals go that way too. Each process dies with its parent
 (`die_with_parent`), so no process outlives the task.
@@ -96,7 +96,7 @@ class Forked:
         """
         try:
             return os.read(self.stdout, 1 << 16)
-        except ConnectionResetError:  # it did not read all of what it was told
+        except ConnectionResetError:  # the process did not read all messages
             return b""
 
     def write(self, data: bytes) -> bytes:
@@ -129,7 +129,7 @@ class Forked:
                 code = self.server.ask(f"wait {self.pid}")
                 self.returncode = (
                     -signal.SIGKILL if code is None else code
-                )  # it dies with the server
+                )  # the process dies with the server
             left_s = end_s - time.monotonic()
         return self.returncode
 
@@ -176,7 +176,7 @@ class ForkServer:
     def fork(self, task: bytes, log: int, lock: int) -> Forked:
         """Fork a process with an input, a log and a lock.
 
-        The process reads `task` from its standard input, and logs to `log`. Raises KrakeError if there is no server any
+        The process reads `task` from standard input, and logs to `log`. Raises KrakeError if there is no server any
         more, OSError if the system has no room for another process.
         """
         ours, theirs = socket.socketpair()
@@ -221,7 +221,7 @@ class ForkServer:
 
 
 def ended(code: int) -> str:
-    """Say how a process ended, by its `returncode`."""
+    """Say how a process ended, by `returncode`."""
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
@@ -238,9 +238,9 @@ def fork_server(program: str = WORKER) -> ForkServer:
 
 
 def _surroundings() -> tuple[int, str, dict[str, str]]:
-    """Return the surroundings that distinguish servers.
+    """Return the surroundings as identity of a server.
 
-    A process that was forked from ours must not use our server.
+    A process forked from ours must not use our server.
     """
     return os.getpid(), sys.executable, clean_environment(os.environ)
 
@@ -261,7 +261,7 @@ def _end(owner: int, process: subprocess.Popen[bytes], ours: socket.socket) -> s
 
 
 def serve(parent: int, descriptor: int, run: Callable[[], int]) -> None:
-    """Answer orders on the socket until it closes.
+    """Answer orders until the socket closes.
 
     `fork`: a process that `run`s; answered with its id, or an error number below 0. `kill <id> <signal>`. `wait <id>`:
     answered with its exit code. `parent`: the process that must be there; `run`: returns an exit code.

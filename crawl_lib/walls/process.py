@@ -1,11 +1,11 @@
 """Set up a process that reads many pages: no packages without use, memory that stays, enough descriptors.
 
 Arrow imports installed numpy at the start and pandas at the first array, and works without both.
-They would cost 0.1 and 1.7 s of CPU; a worker uses neither. These packages are barred before anything else.
+Both would cost 0.1 and 1.7 s of CPU; a worker uses neither. These packages are barred before anything else.
 
 And with an allocator that keeps freed memory: the tree of a page is some hundred KB, and a page comes after the next.
-glibc's own settings give such memory back to the kernel each time, and 30 page faults a page bring it again. Arrow
-takes its memory there too: an allocator of its own costs 2 % of the CPU.
+glibc's own settings give such memory back to the kernel each time, and 30 page faults a page bring it again. Arrow uses
+this allocator too: an allocator of its own costs 2 % of the CPU.
 
 And with as many descriptors as it may need: systems begin with 1,024, which some hundred slow requests use up.
 """
@@ -20,7 +20,7 @@ BARRED = frozenset({"numpy", "pandas"})
 KEPT_BYTES = 64 << 20
 """The number of freed bytes at the end of the heap that stay with the process."""
 MAPPED_BYTES = 8 << 20
-"""Larger pieces are asked of the kernel, and given back, one by one."""
+"""The kernel gives and takes back larger pieces, piece by piece."""
 DESCRIPTORS = 1 << 16
 """No config asks for more. A function that closes all descriptors has to count to the limit, which may be a billion."""
 # https://man7.org/linux/man-pages/man3/mallopt.3.html
@@ -45,6 +45,6 @@ def keep_memory() -> None:
 
 
 def allow_descriptors() -> None:
-    """Raise the limit on descriptors, as far as it may be raised."""
+    """Raise the limit on descriptors as far as possible."""
     now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(now, min(most, DESCRIPTORS)), most))

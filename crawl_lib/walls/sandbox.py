@@ -90,7 +90,7 @@ SYSTEM_FILES = (
     *("/etc/ld.so.cache", "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"),
     *("/etc/localtime", "/usr/share/zoneinfo", "/dev/null", "/dev/urandom"),
 )
-"""Files in which names, certificates, libraries and times are looked up. Missing ones are passed over."""
+"""Files for look-ups of names, certificates, libraries and times. Missing files are passed over."""
 
 
 def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -107,7 +107,7 @@ def landlock_abi() -> int:
 
 
 def data_bytes() -> int:
-    """Return the bytes of this process that RLIMIT_DATA counts.
+    """Return this process's bytes counted by RLIMIT_DATA.
 
     Call this before `shut_in`, which bars /proc.
     """
@@ -121,9 +121,9 @@ def data_bytes() -> int:
 
 
 def set_limits(**limits: int) -> None:
-    """Set limits of this process and its children for good.
+    """Set limits of this process and all children for good.
 
-    A limit is named without `RLIMIT_`. A lower limit that is there already stays.
+    A limit is named without `RLIMIT_`. An existing lower limit stays.
     """
     for name, value in limits.items():
         kind = getattr(resource, f"RLIMIT_{name}")
@@ -138,7 +138,7 @@ def shut_in(*, read: Iterable[Path | str], write: Iterable[Path | str]) -> str:
     Whatever is below the folders can be opened, too.
 
     `read`: in addition to those of the system and of Python; `write`: folders in which files are made, replaced and
-    deleted, too. For a process of one thread. Returns what is lacking, in a line; "" if the walls are up.
+    deleted, too. For a process of one thread. Returns a line about missing features; "" if the walls are up.
     """
     abi = landlock_abi()
     if not abi:

@@ -2,7 +2,7 @@
 
 `scan` and `walk` read Krake's own files. `scan` reads on past damage and keeps the bytes of each record for copies;
 `walk` ends at the first damage. `read_archive` reads WARC 1.0 and 1.1 of any writer, compressed record by record, as a
-whole, or not at all, and ARC; it reads on past damage too.
+whole, or not at all, and ARC; the function reads on past damage too.
 
 After damage in a compressed file the next gzip member that opens with `WARC/` is looked for, in a plain one the next
 line that begins so. A hostile server can put such members into a body, so `scan` says of each record whether the record
@@ -29,7 +29,7 @@ BLOCK_BYTES = 1 << 18
 PROBE_BYTES = 1 << 10
 """The length of a place where a member may begin: enough for its header and the first lines of its record."""
 PROBED_BYTES = 1 << 8
-"""The bytes of the record that a probe inflates: enough for `WARC-Warcinfo-ID`, the fourth line of a record of ours."""
+"""The bytes of the record to inflate in a probe: enough for `WARC-Warcinfo-ID`, the fourth line of a record of ours."""
 TIMES_INFLATED = 8
 """How many bytes are inflated at most, for each byte up to the last one that was looked at."""
 MAX_HEAD_BYTES = 1 << 17
@@ -62,9 +62,9 @@ class WarcRecord(NamedTuple):
 
     @property
     def is_answer(self) -> bool:
-        """Whether it is the main record of an answer's group.
+        """Whether this is the main record of an answer's group.
 
-        The answer is whole, or refers to an earlier capture for its body.
+        The answer is whole, or refers to an earlier capture for the body.
         """
         return self.type in {"response", "revisit"}
 
@@ -72,13 +72,13 @@ class WarcRecord(NamedTuple):
     def url(self) -> str:
         """The URL it is about, "" for none.
 
-        The brackets that some writers add are removed.
+        Brackets, added by some writers, are removed.
         """
         return self.headers.get("warc-target-uri", "").strip("<>")
 
 
 class Whole(NamedTuple):
-    """A record with the bytes of its gzip member. `is_own`: whether Krake wrote the record, by the id of its file."""
+    """A record with the bytes of the gzip member. `is_own`: whether Krake wrote the record, by the id of its file."""
 
     record: WarcRecord
     raw: bytes
@@ -141,7 +141,7 @@ class _Torn(Exception):  # noqa: N818 - not an error of the tree: readers turn i
 
 
 def read_one(data: bytes, offset: int, where: str) -> WarcRecord:
-    """Parse the record of one gzip member.
+    """Parse the record of a gzip member.
 
     Raises DamagedFileError naming `where` and the offset.
     """
@@ -176,7 +176,7 @@ def scan(
 ) -> Iterator[Whole | Damage]:
     """Yield records and damage of one of Krake's own files.
 
-    They come in file order. Behind damage, the reading of a file with ids goes on at the next member with its id.
+    These come in file order. Behind damage, the reading of a file with ids goes on at the next member with its id.
     `file_id`: what is known of it.
     """
     raw, effort = _Buffer(iter(lambda: file.read(BLOCK_BYTES), b"")), _Effort()
@@ -292,7 +292,7 @@ def _with_block(head: _Head, data: bytes | bytearray, offset: int, length: int) 
 
 
 def _parsed(data: bytes | bytearray, offset: int, length: int) -> tuple[WarcRecord, int]:
-    """Return the record at the beginning of `data`, and its end.
+    """Return the record at the beginning of `data`, with the record's end.
 
     Raises _Torn.
     """
@@ -337,7 +337,7 @@ class _Effort:
     def feed(self, size: int, end: int) -> bool:
         """Count `size` bytes; return whether they may be inflated.
 
-        They end at byte `end` of the file.
+        The bytes end at byte `end` of the file.
         """
         self.spent, self.seen = self.spent + size, max(self.seen, end)
         return self.spent <= TIMES_INFLATED * self.seen
@@ -463,7 +463,7 @@ def _record(buffer: _Buffer, offset: int, max_bytes: int) -> WarcRecord:
 
 
 def _skip_to_record(buffer: _Buffer) -> None:
-    """Skip to the next line that begins a record.
+    """Skip to the begin of the next record.
 
     Without one, skip to the end.
     """
@@ -481,7 +481,7 @@ def _skip_to_record(buffer: _Buffer) -> None:
 def _read_arc(file: BinaryIO, max_bytes: int) -> Iterator[WarcRecord | Damage]:
     """Yield the records of an ARC file.
 
-    Warcio turns them into WARC records.
+    Warcio makes WARC records of these.
     """
     from warcio.archiveiterator import (  # type: ignore[import-untyped]  # noqa: PLC0415 - only for such files
         ArchiveIterator,

@@ -1,4 +1,4 @@
-"""From one fetch to its rows: content, page row, link rows, and the URLs it discovered.
+"""From one fetch to its rows: content, page row, link rows, and discovered URLs.
 
 The same code runs when a page arrives and when a spool is read again after a kill, from the same bytes; so a segment
 does not tell how often its task was killed.
@@ -53,19 +53,19 @@ from crawl_lib.worker.texts import Texts
 MOST_FETCHES = 64
 MOST_BYTES = 4 << 20
 MOST_S = 0.1
-"""The time for which waiting fetches may hold the loop; what is left then waits for the next one."""
+"""The time for which waiting fetches may hold the loop; the rest waits for the next turn."""
 _MOST_LINKS_BYTES = 8 << 20
 """Links of so many bytes wait for their rows at most."""
 
 
 class PageHandler:
-    """Turns fetches into rows for one worker's `PartWriter`; keeps the counts that the manifest sums up.
+    """Turns fetches into rows for one worker's `PartWriter`; keeps counts for the manifest.
 
     `own_index`: index of this node among `nodes`, for `local` routing, where every URL stays here. `url_filter`: the
     crawl's filter with the scope of this iteration. `seeds_widen_scope`: whether a URL of depth 0 is a seed, whose
-    redirect brings its target's host into the scope; imported pages have that depth and are none. `aside`: reads large
-    pages (`large`); without it they are read in place. Their rows come later, at the latest with `drain`. `patterns`:
-    what notes pages of large patterns, where a task has such; `texts`: what counts pages with equal words.
+    redirect brings its target's host into the scope; imported pages have this depth without being seeds. `aside`: reads
+    large pages (`large`); without a reader, pages are read in place. The rows come later, at the latest with `drain`.
+    `patterns`: what notes pages of large patterns, where a task has such; `texts`: counter of pages with equal words.
     `rule_errors`: rules that raised, by name, which are still to be counted. Raises SetupError, ConfigError for a
     scoring plug-in.
     """
@@ -148,7 +148,7 @@ class PageHandler:
         self._note_errors()
 
     def _note_errors(self) -> None:
-        """Count the rules that raised. There is an open part."""
+        """Count raising rules. There is an open part."""
         if self.rule_errors:
             self._writer.part.counts.rule_errors.update(self.rule_errors)
             self.rule_errors.clear()
@@ -160,7 +160,7 @@ class PageHandler:
     def handle_all(self, fetches: Sequence[Handled], most_s: float = float("inf")) -> int:
         """Write the rows of fetches: first pages, then links.
 
-        Their records are written already. This way each step finds its code in the caches. Ends after about `most_s`;
+        The records are written already. This way each step finds its code in the caches. Ends after about `most_s`;
         returns how many were handled.
         """
         found: list[tuple[TakenUrl, ParsedPage, bool]] = []
@@ -210,7 +210,7 @@ class PageHandler:
                 yield
 
     def _write(self, handled: Handled, reading: Reading, pieces: Pieces) -> Steps:
-        """Write the rows of an answer that was read aside, by steps."""
+        """Write the rows of an answer read aside, by steps."""
         first = next(pieces, None)
         reading = reading._replace(page=first[1] if first else None)
         nofollow = self._row(handled, parse_head(handled[1].head), reading)
@@ -227,7 +227,7 @@ class PageHandler:
     ) -> tuple[ParsedPage | None, bool]:
         """Write the row of `pages`.
 
-        Returns the page, if there is one, and whether the page says nofollow.
+        Returns the page, if any, and whether the page says nofollow.
         """
         if fetched.outcome not in WITH_RESPONSE:
             self._without_response(taken, fetched, position)

@@ -55,7 +55,7 @@ Pieces = Iterator[tuple[int, ParsedPage]]
 
 
 class Reading(NamedTuple):
-    """The facts in the content of one answer. `error`: the unreadable part, if any; `page`: if there is one."""
+    """The facts in the content of one answer. `error`: the unreadable part, if any; `page`: if any."""
 
     mime: str | None
     length: int | None
@@ -67,7 +67,7 @@ class Reading(NamedTuple):
 UNREADABLE = Reading(None, None, None, BARRED, None)
 """The reading of an answer whose content is unreadable."""
 UNREAD = Reading(None, None, None, None, None)
-"""The reading of a visit that found the page as it was: the full capture says the rest."""
+"""The reading of a visit to an unchanged page: the full capture says the rest."""
 
 
 class _Common(TypedDict):
@@ -91,7 +91,7 @@ class Reader:
         return _content(headers, fetched, self._max_bytes)
 
     def small_content(self, headers: Headers, fetched: Fetched) -> Content | None:
-        """Return the content, if it can be read here quickly.
+        """Return the content, if quickly readable here.
 
         None: to find that out, or to read the content, may take too long. The work is bounded.
         """
@@ -195,7 +195,7 @@ class Reader:
         return words_of(content.data[:IN_PLACE_BYTES], headers.content_type[1]) or None
 
     def sitemaps(self, fetched: Fetched) -> bytes:
-        """Return the sitemaps that a robots.txt names, as links.
+        """Return the sitemaps of a robots.txt, as links.
 
         The config says whether sitemaps are read.
         """
@@ -214,7 +214,7 @@ def _content(headers: Headers, fetched: Fetched, limit: int) -> Content:
 
 
 def barred(reading: Reading) -> Reading:
-    """Return the reading of a page that is no longer read.
+    """Return the reading of a skipped page.
 
     See `large.ReadingNotes`.
     """
@@ -237,10 +237,10 @@ def places(links: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def slices(page: ParsedPage) -> Pieces:
-    """Yield the page with a slice of its links at a time.
+    """Yield the page with a slice of links at a time.
 
-    Each comes with the place of its first link. A page without links comes once. The requisites come with the first
-    part.
+    Each slice comes with the place of the first link. A page without links comes once. The requisites come with the
+    first part.
     """
     for start, links in places(page.links):
         if start:

@@ -63,7 +63,7 @@ class WorkerTask:
 
 
 class NodeTurns(Protocol):
-    """Who reserves the turns that workers ask for: `keys.SharedTurns`."""
+    """Source of turns for workers: `keys.SharedTurns`."""
 
     def fileno(self) -> int:
         """Return a descriptor that is readable when there may be `answers`."""
@@ -110,7 +110,7 @@ def run_workers(
 
     `tasks`: JSON-able, one a worker. `log_dir`: where `worker-<n>.log` goes. `stop`: asked every 0.1 s. `on_progress`
     gets the newest progress of every worker. `pause`: asked as often; True has the workers end without beginning
-    anything more. `turns`: who reserves the turns that they ask for, where nodes share turns. Returns the workers' last
+    anything more. `turns`: reserves turns for workers, if nodes share turns. Returns the workers' last
     lines, with `paused` where something is left because of that.
     Raises StoppedError when stopped, also when a signal reached a worker only, StorageError when one cannot be started,
     and KrakeError with the worker's own error, or its log's name, when one died; the others are stopped then.
@@ -197,7 +197,7 @@ def _read(worker: _WorkerProcess, turns: NodeTurns | None) -> bool:
 def _pass_on(turns: NodeTurns, workers: list[_WorkerProcess]) -> None:
     """Send workers their turns without blocking.
 
-    A worker that does not read must not block this process.
+    A worker that reads nothing must not block this process.
     """
     for number, answer in turns.answers():
         workers[number].unread += json.dumps(answer).encode() + b"\n"
