@@ -29,7 +29,7 @@ def parsed_json(data: bytes, path: str) -> dict[str, Any]:
         return unsealed(data)
     except (ValueError, KeyError, TypeError) as error:
         raise DamagedFileError(
-            f"{path}: is not JSON as written: {error}; `krake fsck` says what to do"
+            f"{path}: is not JSON as written: {error}; `krake fsck` names the repair"
         ) from error
 
 

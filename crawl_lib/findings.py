@@ -1,4 +1,4 @@
-"""What a check finds: one inconsistency each, with the command that repairs it."""
+"""Findings of a check: an inconsistency each, with the command to repair the damage."""
 
 import sqlite3
 from collections.abc import Mapping

@@ -190,7 +190,7 @@ class Payload(NamedTuple):
 
 @dataclass(slots=True)
 class Fetched:
-    """The result of fetching one URL, as the transport saw it.
+    """Result of a URL's fetch, as the transport saw it.
 
     `time`: POSIX seconds of the last try's start. `head`: status line and header lines of the last block, byte for
     byte, with the empty line. `body`: as on the wire, transfer and content codings included. `request`: the request

@@ -84,7 +84,7 @@ def _plots_of_urls(
         ),
         lines(
             "URLs over time",
-            f"All that ended, since the first of these iterations. {shown}",
+            f"All finished URLs, since the first of these iterations. {shown}",
             growth,
             unit="hours",
         ),

@@ -38,7 +38,9 @@ def scratch_folder(config: Config, name: str) -> Iterator[Path]:
                     with suppress(OSError), held(left):  # the process that holds it is alive
                         shutil.rmtree(left, ignore_errors=True)
                 if folder.exists():
-                    raise LockedError(f"{folder}: another process is at work there; wait for it")
+                    raise LockedError(
+                        f"{folder}: another process is at work there; wait for its end"
+                    )
                 folder.mkdir()
                 stack.enter_context(held(folder))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -62,7 +64,9 @@ def scratch_base(config: Config, name: str) -> Iterator[Path]:
         try:
             stack.enter_context(held(lock))
         except BlockingIOError as error:
-            raise LockedError(f"{folder}: another process is at work there; wait for it") from error
+            raise LockedError(
+                f"{folder}: another process is at work there; wait for its end"
+            ) from error
         folder.mkdir(exist_ok=True)
         yield folder
 

@@ -145,7 +145,7 @@ def inject(
 def _few_seeds(stores: Stores, manifest: Mapping[str, Any]) -> list[str]:
     """Return the seeds of a manifest with at most `_NAMED_SEEDS`.
 
-    With more seeds the list is empty, since nobody waits for a single seed.
+    If there are more, no seed is returned, since no caller waits for a single seed.
     """
     if manifest["accepted"] > _NAMED_SEEDS:
         return []

@@ -1,4 +1,4 @@
-"""What a stage works on: the config with its stores opened, and the secrets they need."""
+"""The objects that a stage works on: the config with its stores opened, and the secrets they need."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""What a config asks of this machine and its servers, checked before any work: all problems at once.
+"""Checks of this machine and its servers against a config, before any work: all problems at once.
 
 A crawl would find each problem too, perhaps after hours: `scratch.directory` is first used after all iterations. The
 check changes nothing: a file without a name tests whether a directory can be written to.

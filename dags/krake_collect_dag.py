@@ -31,7 +31,7 @@ def collect_dag(config: Config) -> None:
     """Make the DAG of a config."""
     with DAG(
         dag_id=f"{config.crawl.name}_{COLLECT}",
-        description="Segments of what the real-time service has fetched",
+        description="Segments of pages fetched by the real-time service",
         doc_md=__doc__,
         schedule="@hourly",
         start_date=datetime(2024, 1, 1, tzinfo=UTC),

@@ -33,7 +33,7 @@ def outputs_dag(config: Config) -> None:
     """Make the DAG of a config."""
     with DAG(
         dag_id=f"{config.crawl.name}_{OUTPUTS}",
-        description="Texts and what is made of them, of what was crawled already",
+        description="Texts of crawled pages, with index and other outputs",
         doc_md=__doc__,
         schedule=[asset_of(config.crawl.name, "segments")]
         if config.outputs.when == "segments"

@@ -38,7 +38,7 @@ def process_dag(config: Config) -> None:
     """Make the DAG of a config."""
     with DAG(
         dag_id=f"{config.crawl.name}_{PROCESS}",
-        description="Export, links and web graph of iterations that are crawled already",
+        description="Export, links and web graph of crawled iterations",
         doc_md=__doc__,
         schedule=None,
         catchup=False,

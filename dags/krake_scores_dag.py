@@ -6,7 +6,7 @@ iteration (the asset of segments). With `run` these tasks are the end of each ru
 by hand. If `outputs.when` is `segments` too, the DAG of outputs begins with these tasks, and this DAG is for runs by
 hand.
 
-* **invert_links** takes new segments into the LinkDb: who links to a page, and with which words.
+* **invert_links** takes new segments into the LinkDb: links to a page, and their anchor texts.
 * **duplicates** gives all but the best of equal pages the status `duplicate` in the CrawlDb.
 * **score** ranks the pages of the newest export with arcs, unless ranked before, and makes their ranks the scores of a
   new version of the CrawlDb. If the newest version has these scores, the task changes nothing. The task is skipped
@@ -34,7 +34,7 @@ def scores_dag(config: Config) -> None:
     begins_by_segments = config.scores.when == "segments" and not scores_come_first(config)
     with DAG(
         dag_id=f"{config.crawl.name}_{SCORES}",
-        description="Ranks and scores, of what was crawled already",
+        description="Ranks and scores of crawled pages",
         doc_md=__doc__,
         schedule=[asset_of(config.crawl.name, "segments")] if begins_by_segments else None,
         catchup=False,

@@ -31,7 +31,7 @@ def statistics_dag(config: Config) -> None:
     """Make the DAG of a config."""
     with DAG(
         dag_id=f"{config.crawl.name}_{STATISTICS}",
-        description="Counts by domain of what was shared and fetched in real time",
+        description="Counts by domain of URLs shared and fetched in real time",
         doc_md=__doc__,
         schedule=CronDataIntervalTimetable("0 * * * *", timezone="UTC"),
         start_date=datetime(2024, 1, 1, tzinfo=UTC),
@@ -45,7 +45,7 @@ def statistics_dag(config: Config) -> None:
                 type=["null", "string"],
                 pattern=r"^(\d{4}-\d\d-\d\dT\d\d)?$",
                 title="Hour",
-                description_md="An hour in UTC that is over, such as `2026-11-28T07`. Empty: the hour of the run.",
+                description_md="A past hour in UTC, such as `2026-11-28T07`. Empty: the hour of the run.",
             )
         },
     ):

@@ -23,13 +23,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     shared = argparse.ArgumentParser(add_help=False)
-    shared.add_argument("--seed", type=int, default=1, help="number that the web is made from")
+    shared.add_argument("--seed", type=int, default=1, help="seed number of the web")
     shared.add_argument(
-        "--sites", type=int, default=12, help="sites, each on its own loopback address"
+        "--sites", type=int, default=12, help="sites, each on a loopback address of its own"
     )
     shared.add_argument("--pages-per-site", type=int, default=100, help="ordinary pages of a site")
     shared.add_argument("--plain", action="store_true", help="ordinary pages only, nothing odd")
-    shared.add_argument("--calendar", action="store_true", help="with a calendar that has no end")
+    shared.add_argument("--calendar", action="store_true", help="with an endless calendar")
     shared.add_argument("--web", help="all of this as JSON (the fields of SynthWeb)")
     shared.add_argument(
         "--port", type=int, default=0, help="port on all addresses; 0: one that is free"
@@ -37,14 +37,14 @@ def _parser() -> argparse.ArgumentParser:
     serving = commands.add_parser("serve", parents=[shared], help="serve the web")
     serving.add_argument("--log", type=Path, help="file for one line of JSON a request")
     serving.add_argument(
-        "--least-s", type=float, default=0.0, help="least time in seconds that a body takes"
+        "--least-s", type=float, default=0.0, help="least time in seconds for a body"
     )
     serving.add_argument("--until-eof", action="store_true", help="stop when standard input ends")
     commands.add_parser(
         "truth", parents=[shared], help="print URLs and outcomes of a crawl to the end"
     )
     watching = commands.add_parser(
-        "realtime", parents=[shared], help="serve the web, and a page that asks for its URLs"
+        "realtime", parents=[shared], help="serve the web, and a page with a form for URLs"
     )
     watching.add_argument(
         "--config", type=Path, help="of the real-time service; default: config/realtime.yml"

@@ -109,7 +109,7 @@ def _started(pool: ThreadPoolExecutor, stores: Stores) -> tuple[str, Future[None
     def ended(over: Future[None]) -> None:
         if not ready.done():
             ready.set_exception(
-                over.exception() or KrakeError("the service ended before it answered")
+                over.exception() or KrakeError("the service ended without an answer")
             )
 
     is_over.add_done_callback(ended)

@@ -61,7 +61,7 @@ class TestConfig:
     @pytest.mark.parametrize(
         ("sections", "key", "advice"),
         [
-            ({"bach": {"size": 1}}, "bach", "the nearest valid one is batch"),
+            ({"bach": {"size": 1}}, "bach", "the nearest option is batch"),
             ({"batch": {"size": "many"}}, "batch.size", "must be a whole number"),
             ({"batch": {"size": 0}}, "batch.size", "must be at least 1"),
             ({"servers": []}, "servers", "must name at least one"),

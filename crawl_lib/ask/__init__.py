@@ -1,4 +1,4 @@
-"""What people ask of a crawl, without a lock and without a trace: a page, what it answered, why a URL is where it is.
+"""Answers about a crawl, without a lock and without a trace: a page, the page's answer, why a URL is where it is.
 
 How data flows: `find_page` looks a page up in an export, or else its newest capture in the segments, and `read_answer`
 reads the server's answer (`page`). `explain` tells the way to a URL, the verdicts of rules and robots.txt, and the

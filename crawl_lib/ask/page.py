@@ -64,9 +64,7 @@ def find_page(stores: Stores, page: str, *, export: str | None = None) -> PageVi
         row = newest_rows(stores, [key]).get(key)
         found = _live_row(stores, key, row) or (None if row is None else plain_row(row))
         if found is None:
-            raise InputError(
-                f"{page}: was not crawled; `krake why` says what is known of a URL"
-            ) from error
+            raise InputError(f"{page}: was not crawled; `krake why` explains") from error
         return PageView(key=key.hex(), url=found["url"], row=found)
 
 

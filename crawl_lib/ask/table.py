@@ -181,9 +181,7 @@ def _listing(stores: Stores, text: str, ask: Callable[[Stores, str], crawldb.Why
 def _version(stores: Stores) -> Version:
     version = newest_version(stores)
     if version is None:
-        raise InputError(
-            f"{stores.crawl.path}: has no CrawlDb yet; `krake crawldb update` makes it"
-        )
+        raise InputError(f"{stores.crawl.path}: has no CrawlDb yet; run `krake crawldb update`")
     return version
 
 

@@ -31,7 +31,7 @@ class Link(NamedTuple):
 
 @dataclass(frozen=True)
 class CheckedFetch:
-    """The result of one fetch of a URL.
+    """Result of a single fetch of a URL.
 
     `verdicts`: the result of `check_url`, and `rejections`: the number of links that each rule rejects. `fetched`: the
     answer as received; `headers`: its headers; `content`: its body without codings. `page`: the parser's result, None

@@ -43,10 +43,8 @@ from crawl_lib.urls import (
 
 LINK_ITERATIONS = 20
 """The number of newest iterations that are searched for a link to an otherwise unknown URL."""
-_NOT_FOUND = "was not found: no page that was crawled links to it, and it waits nowhere here"
-_NOT_FOUND_LATELY = (
-    "was not found: no page of the newest iterations links to it, and it waits nowhere here"
-)
+_NOT_FOUND = "was not found: no crawled page links to this URL, and no queue here has this URL"
+_NOT_FOUND_LATELY = "was not found: no page of the newest iterations links to this URL, and no queue here has this URL"
 Facts = dict[str, Any]
 _TOLD = ("outcome", "status", "error", "final_url", "retry_at")
 _CAPTURE = (
@@ -143,7 +141,7 @@ def _live(stores: Stores, key: bytes, row: Facts | None, notes: list[str]) -> Fa
 def _in_index(stores: Stores, key: bytes) -> str | None:
     """Say whether or why not the newest index has a page.
 
-    None without an index.
+    The answer is None without an index.
     """
     found = why_indexed(stores, key)
     if found is None:
@@ -219,7 +217,7 @@ def _waits(stores: Stores, owner: str | None, url: str, notes: list[str]) -> Fac
         if not directory.is_dir():
             if owner in {node, None}:
                 notes.append(
-                    f"{directory}: not on this machine, or not used yet: what waits there is not known here"
+                    f"{directory}: not on this machine, or not used yet: the URLs waiting there are unknown here"
                 )
             continue
         with _noted(notes), os_errors(directory, "changes at the moment; ask again"):
@@ -439,7 +437,7 @@ def _answer(found: Facts) -> str:
             capture, is_forgotten=found["state"] == "unknown" and "crawldb" not in found
         )
     if found["state"] not in {"unknown", None}:
-        return "is known, and neither a queue of this machine nor a segment has it: it waits elsewhere, or was dropped"
+        return "is known, but in no queue of this machine and no segment: the URL waits elsewhere, or was dropped"
     not_found = _NOT_FOUND_LATELY if found["unsearched"] else _NOT_FOUND
     if live:
         not_found = _says_live(live, found["scope"])
@@ -457,11 +455,7 @@ def _says_waiting(waits: Facts, back_off: str | None) -> str:
 def _says_capture(capture: Facts, *, is_forgotten: bool) -> str:
     if capture["retry_at"]:
         return f"failed ({capture['outcome']}), and is tried again after {capture['retry_at']}"
-    new = (
-        "; it was forgotten, and is fetched again once it is found or injected"
-        if is_forgotten
-        else ""
-    )
+    new = "; forgotten since: fetched again once found or injected" if is_forgotten else ""
     why = f": {capture['error']}" if capture["error"] else ""
     return f"ended as {capture['outcome']}{why}{new}"
 
@@ -469,16 +463,14 @@ def _says_capture(capture: Facts, *, is_forgotten: bool) -> str:
 def _says_live(live: Facts, scope: Facts) -> str:
     """Return the one sentence about a URL of the real-time service."""
     if live["state"] == "due":
-        return f"is yet to be fetched in real time: it is due since {live['due']}"
+        return f"waits to be fetched in real time: due since {live['due']}"
     if live["state"] == "redirected":
         return f"was redirected, and waits for the document of {live['redirects_to']}"
     if live["state"] == "unknown":
-        refused = f"a submission of it is refused ({scope['by']})"
+        refused = f"submissions are refused ({scope['by']})"
         return "was not submitted, and no segment has it" if scope["accepted"] else refused
     why = f": {live['error']}" if live.get("error") else ""
-    return (
-        f"ended as {live.get('outcome')}{why}; a submission after {live['again']} fetches it again"
-    )
+    return f"ended as {live.get('outcome')}{why}; a submission after {live['again']} fetches again"
 
 
 def says_listing(found: Facts) -> str:
@@ -487,7 +479,7 @@ def says_listing(found: Facts) -> str:
     text = f"is {row['status']}, and due {row['fetch_time']}" if row else "is not in the CrawlDb"
     by = f" by {made['held_by']}" if made and "held_by" in made else ""
     if made and made["reason"] == crawldb.Reason.OUTRANKED:
-        by = ": better URLs took the places, or a limit refuses it; `krake crawldb explain URL` says which"
+        by = ": better URLs took the places, or a limit refuses this URL; `krake crawldb explain URL` says more"
     if made and "judged_by" in made:
         by += f", judged by version {made['judged_by']}, since the list's own version is gone"
     return f"{text}; list {made['list']}: {made['reason']}{by}" if made else text
@@ -496,10 +488,10 @@ def says_listing(found: Facts) -> str:
 def _rejected(link: Facts, full: Sequence[str]) -> str:
     why = f"({link['rule']})"
     if link["rule"] == Rejection.SIMILAR:
-        why = f"({link['rule']}: traps.max_equal pages of that domain have the words of this one)"
+        why = f"({link['rule']}: traps.max_equal pages of the domain have the words of this page)"
     if link["followed"]:
         why = f"when it was to be queued ({', '.join(full) or 'by a limit of its host or domain, or a rule of traps'})"
-    return f"is not crawled: {link['page']} links to it, and it was rejected {why}"
+    return f"is not crawled: {link['page']} links to this URL, but Krake rejected the URL {why}"
 
 
 def _where(waits: Facts) -> str:

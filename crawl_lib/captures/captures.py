@@ -1,4 +1,4 @@
-"""Which captures count, and their texts."""
+"""The captures that count, and their texts."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -45,9 +45,7 @@ class Captures:
         stores, engine = work.stores, work.engine
         version = newest_version(stores) if stores.config.order.has_crawldb else None
         if stores.config.order.has_crawldb and version is None:
-            raise InputError(
-                f"{stores.crawl.path}: has no CrawlDb yet; `krake crawldb update` makes it"
-            )
+            raise InputError(f"{stores.crawl.path}: has no CrawlDb yet; run `krake crawldb update`")
         there = find_segments(stores, ())
         known = [
             one

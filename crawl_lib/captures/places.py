@@ -1,4 +1,4 @@
-"""The table of captures: where the newest capture of each URL is, for whoever looks up one URL.
+"""The table of captures: where the newest capture of each URL is, for look-ups of single URLs.
 
 Without the table, a look-up reads the keys of every segment. With the table, a look-up reads a few keys, one row group,
 and the segments newer than the table. The table repeats facts of segments, and so a look-up compares digests: after a
@@ -258,7 +258,7 @@ def _ranks(rows: pa.Table, name: str, some: "npt.NDArray[np.int64]") -> "npt.NDA
 def _newest(versions: Versions) -> Version | None:
     """Return the newest complete version, or None.
 
-    Damaged versions are named in the log, and made anew.
+    The log names damaged versions, which are made again.
     """
     try:
         return versions.newest()
@@ -269,7 +269,7 @@ def _newest(versions: Versions) -> Version | None:
 
 @dataclass(frozen=True)
 class CaptureRef:
-    """Where a capture is. `segment`: has its row in the row group `row_group` of `pages`."""
+    """Place of a capture. `segment`: has its row in the row group `row_group` of `pages`."""
 
     segment: SegmentRef
     row_group: int

@@ -1,12 +1,12 @@
 """The command line, `krake`: each stage by hand, with the same code as the tasks, and tools to look and repair.
 
-`parser` says which commands there are, the other modules carry them out. A KrakeError becomes one line on standard
+`parser` names the commands, the other modules carry commands out. A KrakeError becomes one line on standard
 error and exit code 1; a wrong argument exits with 2.
 
 Shells that were told to complete `krake` run it as PYTHON_ARGCOMPLETE_OK: docs/crawling.md says how.
 
-Every command ends within 5 s of SIGINT (Ctrl-C) or SIGTERM, says so in one line, and exits with 130 or 143; run again
-it goes on, or begins again where it only looks. The second signal ends it at once. See `signals`.
+Every command ends within 5 s of SIGINT (Ctrl-C) or SIGTERM, says so in one line, and exits with 130 or 143; a second
+run goes on, or begins again if the command only looks. The second signal ends the command at once. See `signals`.
 """
 
 import gc
@@ -20,7 +20,7 @@ from crawl_lib.signals import end_on_signals
 
 def krake() -> NoReturn:
     """Be the program `krake`."""
-    gc.disable()  # until the command is loaded: modules leave no garbage, and to look for that is a tenth of their cost
+    gc.disable()  # until the command is loaded: modules leave no garbage, and a collection is a tenth of their cost
     run_program(main)
 
 

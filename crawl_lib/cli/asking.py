@@ -1,4 +1,4 @@
-"""`krake show`, `krake cat`, `krake why`, `krake check`: what people ask of a page, or of a URL."""
+"""`krake show`, `krake cat`, `krake why`, `krake check`: answers about a page or a URL."""
 
 import argparse
 import sys
@@ -42,7 +42,7 @@ def _show_page(found: PageView) -> None:
 def cat(arguments: argparse.Namespace) -> int:
     """Print a page's answer.
 
-    A terminal gets nothing that it would obey; elsewhere the body's bytes stay.
+    A terminal gets no control sequences; elsewhere the body's bytes stay.
     """
     with tool_stores(arguments) as stores:
         found = find_page(stores, arguments.page, export=arguments.export)
@@ -72,7 +72,7 @@ def why(arguments: argparse.Namespace) -> int:
 def check(arguments: argparse.Namespace) -> int:
     """Judge a URL, and fetch it once.
 
-    The exit code is 1 if it was not answered.
+    The exit code is 1 without an answer.
     """
     with tool_stores(arguments) as stores:
         found = check_url(stores, arguments.url)

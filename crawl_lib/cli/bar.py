@@ -1,4 +1,4 @@
-"""One line with a bar and the time left, made from what a piece of work reports (see `stopping.Work.report`)."""
+"""A line with a bar and the time left, from the reports of a piece of work (see `stopping.Work.report`)."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -57,7 +57,7 @@ def part_of(report: Mapping[str, Any]) -> ProgressReport:
 class Bar:
     """A line of text for a terminal; rich cuts it where the terminal ends.
 
-    It begins again when another part of the work reports. `clock`: seconds, from which the time left is told.
+    The bar begins again when another part of the work reports. `clock`: seconds, from which the time left is told.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -122,7 +122,7 @@ class _Count(ProgressColumn):
 
 
 class _Left(ProgressColumn):
-    """The time left, as far as the last half minute tells it."""
+    """The time left, estimated from the last half minute."""
 
     def render(self, task: Task) -> Text:
         left = task.time_remaining

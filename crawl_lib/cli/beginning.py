@@ -15,52 +15,52 @@ from crawl_lib.errors import ConfigError, os_errors
 from crawl_lib.version import in_checkout
 
 _TEXT = """\
-# The crawl {name}. Options that are not here have their defaults; config/krake-config.yml of Krake explains them all.
+# The crawl {name}. Missing options have defaults; Krake's config/krake-config.yml explains all options.
 # Relative paths are relative to this file.
 
 servers: [node-a, node-b]       # the nodes: on one machine, folders with a queue each
 dfs_primary: data/dfs           # where segments and exports go
 
 crawl:
-  name: {name}  # its DAGs are <name>_(re)crawl and <name>_process; it stays as it is once the crawl has begun
+  name: {name}  # the DAGs are <name>_(re)crawl and <name>_process; never rename a begun crawl
 
 fetch:
-  # A URL or mail address where the people you crawl can reach you; without it only seeds on this machine are taken.
+  # A URL or mail address where the people you crawl can reach you; without one, Krake takes only seeds on this machine.
   contact: {contact}
 
 urls:
-  scope: domains                # hosts | domains (of all seeds, and of where they redirect) | any
+  scope: domains                # hosts | domains (of all seeds and their redirects' targets) | any
 
-inject: {{directory: seeds}}      # files of seeds that a trigger in Airflow may name
+inject: {{directory: seeds}}      # files of seeds for triggers in Airflow
 key_storage: {{servers: [data/keys/0.sqlite]}}
 queue: {{local_dir: data/queue}}
 scratch: {{directory: data/scratch}}
 """
 
 _REALTIME_TEXT = """\
-# The crawl {name}, for the real-time service (docs/realtime.md). Options that are not here have their defaults;
+# The crawl {name}, for the real-time service (docs/realtime.md). Missing options have defaults;
 # config/krake-config.yml of Krake explains all options. Relative paths are relative to this file.
 
 servers: [live]                 # the node of the service: the machine of `krake serve realtime`
 dfs_primary: data/dfs           # where `krake realtime collect` puts segments
 
 crawl:
-  name: {name}  # its DAG is <name>_collect; it stays as it is once the crawl has begun
+  name: {name}  # the DAG is <name>_collect; never rename a begun crawl
 
 frontier: {{order: crawldb}}      # the service needs this order
 urls:
-  scope: any                    # the service fetches each URL that no rule refuses
+  scope: any                    # the service fetches each URL unless a rule refuses the URL
 
 fetch:
   # A URL or mail address where the people you fetch from can reach you.
   contact: {contact}
-  # Thousands of hosts lie behind one address of a CDN: with the usual delay they would share four requests a second.
+  # Thousands of hosts lie behind one address of a CDN, and would share four requests a second with the usual delay.
   # The delay of each host, host_delay_s, still holds.
   ip_delay_s: 0
-  # Requests at once. Nobody waits for a batch here, but people wait for each URL: 150 URLs/s with redirects and
+  # Requests at once. People wait for each URL here, instead of a batch: 150 URLs/s with redirects and
   # robots.txt are 430 requests/s, and hosts that answer in half a second hold 215 connections.
   connections: 500
-  hosts: []                     # paces of shorteners and large sites, once their operators have agreed. For example:
+  hosts: []                     # paces of shorteners and large sites, if the operators agree. For example:
                                 #   - {{kind: domain, value: shortener.example, delay_s: 0.05}}
                                 #   - {{kind: domain, value: videos.example, delay_s: 0, connections: 4}}
 
@@ -80,16 +80,16 @@ scratch: {{directory: data/scratch}}
 def init(arguments: argparse.Namespace) -> int:
     """Make DIR with `data/`, `seeds/` and a config of that name.
 
-    Raises ConfigError where there is one.
+    Raises ConfigError if the config exists.
     """
     directory = Path(arguments.directory).resolve()
     name, file = directory.name, directory / f"{directory.name}.yml"
     if not re.fullmatch(Pattern.CRAWL_NAME, name):
         raise ConfigError(
-            f"{directory}: its name is to be the crawl's, and {name!r} does not match {Pattern.CRAWL_NAME}"
+            f"{directory}: the folder names the crawl, and {name!r} does not match {Pattern.CRAWL_NAME}"
         )
     if file.exists():
-        raise ConfigError(f"{file}: is there already; choose another folder, or edit it")
+        raise ConfigError(f"{file}: is there already; choose another folder, or edit the file")
     template = _REALTIME_TEXT if arguments.realtime else _TEXT
     text = template.format(name=json.dumps(name), contact=json.dumps(_contact(arguments)))
     from_mapping(yaml.safe_load(text), directory, str(file))
@@ -113,7 +113,7 @@ def init(arguments: argparse.Namespace) -> int:
 def _next_command(name: str, file: Path) -> str:
     """Return the command that begins a crawl in Airflow.
 
-    It depends on the installation.
+    The command depends on the installation.
     """
     if in_checkout():
         return f"make crawl CONFIG={shlex.quote(str(file))} SEEDS=https://..."

@@ -10,7 +10,7 @@ from crawl_lib.statistics import write_statistics
 
 
 def collect(arguments: argparse.Namespace) -> int:
-    """Make a segment of what the fetcher has closed."""
+    """Make a segment of the fetcher's closed parts."""
     with tool_stores(arguments, make=True) as stores:
         report = collect_from(stores, arguments.fetcher)
     print_result(arguments, report, lambda: _show(report))
@@ -25,7 +25,7 @@ def _show(report: CollectReport) -> None:
         say(f"{report.submissions:,} submissions")
         if report.unreadable:
             say(
-                f"{report.unreadable:,} lines of them cannot be read, such as the last line of a killed service"
+                f"{report.unreadable:,} lines of logs cannot be read, such as the last line of a killed service"
             )
     else:
         say("nothing to do: no part is closed")
@@ -46,12 +46,10 @@ def _show_filled(report: FillReport) -> None:
         say(f"moved {report.moved:,} rows to the key servers of their keys")
     say(f"filled {report.filled:,} rows from {report.captures:,} captures in segments")
     if report.redirected:
-        say(f"{report.redirected:,} of them have the documents of their redirects' targets")
+        say(f"{report.redirected:,} rows have the documents of redirects' targets")
     if report.waiting:
-        say(
-            f"{report.waiting:,} redirects wait: the service fetches their targets at its next start"
-        )
-    say("what was only waiting in a lost table is lost: submit it again")
+        say(f"{report.waiting:,} redirects wait: the service fetches the targets at the next start")
+    say("URLs that only waited in a lost table are lost: submit them again")
 
 
 def statistics(arguments: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@ from rich_argparse import RawDescriptionRichHelpFormatter, RichHelpFormatter
 
 
 class _Help(RichHelpFormatter):
-    """Colours the words that argparse writes, and changes none: what is in brackets is no style."""
+    """Colours the words that argparse writes, and changes none: text in brackets is no style."""
 
     group_name_formatter = str
     help_markup: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""What all commands share: the config, tables on standard output, progress on standard error."""
+"""Code that all commands share: the config, tables on standard output, progress on standard error."""
 
 import argparse
 import json
@@ -64,14 +64,14 @@ def one_node(name: str, config: Config) -> str:
     Raises ConfigError naming all nodes of the config.
     """
     if name not in config.servers:
-        raise ConfigError(f"node {name!r} is not one of servers: {', '.join(config.servers)}")
+        raise ConfigError(f"node {name!r} is not in servers: {', '.join(config.servers)}")
     return name
 
 
 def print_result(arguments: argparse.Namespace, value: object, show: Callable[[], None]) -> None:
     """Print a result: JSON with `--json`, else for people.
 
-    `show` prints for people. After a dry run, the last line says that nothing was changed.
+    `show` prints for people. The last line of a dry run says so.
     """
     if getattr(arguments, "json", False):
         print_json(value)
@@ -244,9 +244,9 @@ def config_file(arguments: argparse.Namespace) -> str:
 def require_yes(arguments: argparse.Namespace, what: str) -> None:
     """Ask before an irreversible command.
 
-    `what`: a clause that says what is lost. The path of the config is printed first. With `--yes`, and in a dry run,
-    nothing is asked. On a terminal the user types "yes". Elsewhere, and after any other answer, ConfigError is raised,
-    and nothing has been done.
+    `what`: a clause about the loss. The config is named first. With `--yes`, and in a dry run, nothing is
+    asked. On a terminal the user types "yes"; elsewhere, and for any other answer, ConfigError is raised, and nothing
+    has been done.
     """
     name_config(arguments)
     if not (arguments.yes or getattr(arguments, "dry_run", False)):
@@ -254,7 +254,7 @@ def require_yes(arguments: argparse.Namespace, what: str) -> None:
 
 
 def _have_agreed(arguments: argparse.Namespace, what: str) -> None:
-    refused = f"nothing was done: {what}; give --yes if that is meant"
+    refused = f"nothing was done: {what}; give --yes to go on"
     if not sys.stdin.isatty():
         raise ConfigError(refused)
     if ask(arguments, f"{what}. Type yes to go on: ") != "yes":

@@ -28,7 +28,7 @@ from crawl_lib.rounds import note_change, requisite_rounds
 from crawl_lib.stores import Secrets, Stores
 
 _NO_URL = "no URL was queued: `krake inject` adds seeds, `krake forget` makes known ones new"
-_NOT_DUE = "no URL was due: those that wait have failed, and are tried again later"
+_NOT_DUE = "no URL was due: the waiting URLs have failed, and are tried again later"
 
 
 def _run_id(arguments: argparse.Namespace) -> str:
@@ -59,7 +59,7 @@ def _nodes(arguments: argparse.Namespace, config: Config) -> list[str]:
 
 
 def _require_usable(arguments: argparse.Namespace) -> None:
-    """Check everything that a crawl's commands need.
+    """Check all needs of a crawl's commands.
 
     This comes before the first command does anything.
     """
@@ -80,7 +80,7 @@ def inject(arguments: argparse.Namespace) -> int:
     for text in seeds if len(seeds) > 1 else ():
         if "://" not in text:
             raise InputError(
-                f"{text}: is not a URL such as https://example.org/; files are given one at a time"
+                f"{text}: is not a URL such as https://example.org/; give each file by itself"
             )
     _require_usable(arguments)
     with stage_stores(arguments) as stores:
@@ -115,7 +115,7 @@ def crawl(arguments: argparse.Namespace) -> int:
 
     With --node only that node's crawl. With a CrawlDb each begins with its list, and ends with an update. Rounds of
     requisites follow where some wait.
-    --node leaves out updates and commits. Raises ConfigError for what would fail only after hours.
+    --node leaves out updates and commits. Raises ConfigError for failures that would come only after hours.
     """
     run_id = _run_id(arguments)
     arguments.stop.text = f"stopped. To go on: {_command_again(arguments, run_id)}"
@@ -160,7 +160,7 @@ def _requisite_rounds(arguments: argparse.Namespace, config: Config) -> range:
 def _iterate(
     arguments: argparse.Namespace, stores: Stores, run_id: str, iteration: int, rounds: _Rounds
 ) -> str | None:
-    """Run one iteration; return why the run ends, if it does."""
+    """Run one iteration; return the reason for the end of the run, if any."""
     is_whole, makes_lists = arguments.node is None, stores.config.order.makes_lists
     which: dict[str, Any] = {"run_id": run_id, "iteration": iteration}
     if is_whole:
@@ -214,11 +214,11 @@ def _require_right(arguments: argparse.Namespace, most: int) -> None:
             f"--iterations {arguments.iterations} is more than crawl.max_iterations ({most})"
         )
     if arguments.node is not None and arguments.run_id is None:
-        raise ConfigError("--node crawls one node's part of a run: name it with --run-id")
+        raise ConfigError("--node crawls a node's part of a run: name the run with --run-id")
 
 
 def settle(arguments: argparse.Namespace) -> int:
-    """Take in what the last iteration found."""
+    """Take in the finds of the last iteration."""
     table = ResultTable({"node": 12})
     with stage_stores(arguments) as stores:
         for node in _nodes(arguments, stores.config):
@@ -253,7 +253,7 @@ def export(arguments: argparse.Namespace) -> int:
 
 
 def _export(arguments: argparse.Namespace, stores: Stores) -> str:
-    """Return the export that the user named, else the newest one."""
+    """Return the export named by the user, else the newest export."""
     from crawl_lib.export import newest_export  # noqa: PLC0415 - numpy and Arrow, for these commands only
 
     return arguments.export or newest_export(stores)

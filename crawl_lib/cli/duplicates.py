@@ -1,4 +1,4 @@
-"""`krake duplicates ...`: which pages say the same, and which of them stay."""
+"""`krake duplicates ...`: equal pages, and the choice between equal pages."""
 
 import argparse
 from collections.abc import Callable

@@ -12,7 +12,7 @@ from crawl_lib.push import push_index
 
 
 def update(arguments: argparse.Namespace) -> int:
-    """Make the version that has what is there now."""
+    """Make a version with the current pages."""
     with stage_stores(arguments) as stores:
         version = update_index(stores, now=datetime.now(UTC), purge=arguments.purge)
     return _show(arguments, "index", index_counts(version))
@@ -34,7 +34,7 @@ def check(arguments: argparse.Namespace) -> int:
 
 
 def stats(arguments: argparse.Namespace) -> int:
-    """Show what the newest version has, and what it leaves out."""
+    """Show the newest version's content and omissions."""
     with tool_stores(arguments) as stores:
         return _show(arguments, "index", index_stats(stores))
 

@@ -46,7 +46,7 @@ def create(arguments: argparse.Namespace) -> int:
             with tool_stores(arguments) as stores:
                 if stores.crawl.segments():
                     raise KeyTablesError(
-                        "the crawl has pages: run `krake fsck --repair`, which also fills the tables"
+                        "the crawl has pages: run `krake fsck --repair` to create and fill the tables"
                     )
         made = store.create(drop=arguments.drop)
         store.require_ring()

@@ -1,4 +1,4 @@
-"""`krake linkdb ...`: who links to a page, and with which words; ranks by links."""
+"""`krake linkdb ...`: links to a page, and their anchor texts; ranks by links."""
 
 import argparse
 import sys
@@ -45,7 +45,7 @@ def _show(found: list[dict[str, Any]], left_out: dict[str, int]) -> None:
     for row in found:
         say(f"{row['source_url']} {row['anchor']}".rstrip())
     if not found:
-        say("the LinkDb has no link to it; `krake linkdb update` takes in new segments")
+        say("the LinkDb has no link to the URL; `krake linkdb update` adds new segments")
     for option, count in left_out.items():
         say(f"left out: {count:,} of its links ({option})")
 

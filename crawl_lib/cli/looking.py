@@ -41,7 +41,7 @@ LAST = 10
 def config(arguments: argparse.Namespace) -> int:
     """Check config, machine and servers, and print the options.
 
-    Secrets are masked. The exit code is 1 if something is wrong. On many machines what only some of them need is a
+    Secrets are masked. The exit code is 1 if something is wrong. On many machines, a need of some machines only is a
     warning. Raises ConfigError.
     """
     checked, secrets = load_config(arguments.config), Secrets.from_environment()
@@ -112,7 +112,7 @@ def masked(address: str | None) -> str | None:
 def status(arguments: argparse.Namespace) -> int:
     """Show the crawl's status.
 
-    The exit code is 1 if the file store could not tell. People are shown `LAST` iterations unless they say how many.
+    The exit code is 1 if the file store could not tell. People see `LAST` iterations by default.
     """
     config, last = (
         load_config(arguments.config),
@@ -129,7 +129,7 @@ def status(arguments: argparse.Namespace) -> int:
 def _watch(arguments: argparse.Namespace, look: Callable[[], CrawlReader.Status]) -> int:
     """Show the status every `WATCH_S` seconds, until stopped.
 
-    Return the exit code. A terminal has a screen of its own for that: at the end what was there before comes back.
+    Return the exit code. A terminal uses a separate screen: at the end the earlier content comes back.
     """
     shown, stop = console(), arguments.stop
     if arguments.json or not sys.stdout.isatty():
@@ -157,7 +157,7 @@ def _watch(arguments: argparse.Namespace, look: Callable[[], CrawlReader.Status]
 def _leave_screen(stop: Event, shown: Console, drawing: Lock) -> None:
     """Restore the terminal's screen at once.
 
-    A store may be slow, and then the process ends where it is.
+    With a slow store, the process ends at any point.
     """
     stop.wait()
     with drawing:
@@ -165,7 +165,7 @@ def _leave_screen(stop: Event, shown: Console, drawing: Lock) -> None:
 
 
 class _Fitted:
-    """As many lines as a screen has; the last one says how many more there are."""
+    """As many lines as a screen has; the last line counts the rest."""
 
     def __init__(self, whole: RenderableType) -> None:
         self._whole = whole
@@ -204,7 +204,7 @@ def _kept_parts(found: CrawlReader.Status) -> Iterator[RenderableType]:
     names = ("folder", "run / iteration", "complete", "URLs", "tries", "deferred", "links", "MB")
     yield grid(names, list(map(_iteration_row, found["iterations"])), "iterations")
     if found["older"]:
-        yield f"and {found['older']:,} older ones; --last N shows the last N"
+        yield f"and {found['older']:,} older iterations; --last N shows the last N"
     for entry in found["iterations"]:
         if "warning" in entry:
             yield f"warning: iteration {entry['folder']}: {entry['warning']}"
@@ -230,7 +230,7 @@ def _exports_table(found: CrawlReader.Status) -> Table:
 def _work_parts(found: CrawlReader.Status) -> Iterator[RenderableType]:
     """Yield the waiting URLs, and this machine's nodes at work."""
     if "waiting" in found:
-        yield f"{found['waiting']} (`krake retry --now` fetches them at once)"
+        yield f"{found['waiting']} (`krake retry --now` ends the waiting)"
     work: list[tuple[Any, ...]] = [
         _work_row(node, queue) for node, queue in found["queues"].items() if "open_take" in queue
     ]
@@ -320,7 +320,7 @@ def _queue_text(queue: CrawlReader.NodeQueue) -> str:
         first = ", ".join(f"{host} until {at}" for host, at in until.items())
         text += f"; hosts in back-off: {hosts:,} ({first}{', ...' if hosts > len(until) else ''})"
     if "open_move" in queue:
-        text += "; a move is open: a task changes the queue now, or the next one goes on with it"
+        text += "; a move is open: a task changes the queue now, or the next task finishes the move"
     if said := progress.get("reason") or progress.get("error"):
         text += f"; {progress['phase']}: {said}"
     if "task" in queue:
@@ -329,7 +329,7 @@ def _queue_text(queue: CrawlReader.NodeQueue) -> str:
 
 
 def _task_text(queue: CrawlReader.NodeQueue) -> str:
-    """Say what Airflow knows of the newest task of a node elsewhere."""
+    """Say Airflow's facts about the newest task of a node elsewhere."""
     task, progress = queue["task"], queue["progress"]
     if "silent_since" not in queue:
         return f"; {progress['phase']}, as Airflow knows from {task['run_id']}"
@@ -356,7 +356,7 @@ def nodes_table(
 
 def _settled_text(entry: CrawlReader.Node) -> str:
     if "settled" not in entry:
-        return str(entry.get("error", "not yet, or not since it took URLs"))
+        return str(entry.get("error", "not yet, or not since the last take"))
     if entry.get("lost") or entry.get("retired"):
         return "lost" if entry.get("lost") else "retired"
     at = entry["settled"] or "before the first iteration"

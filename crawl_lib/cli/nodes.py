@@ -24,7 +24,7 @@ from crawl_lib.urls import Owners
 def list_nodes(arguments: argparse.Namespace) -> int:
     """List the nodes of the config and retired ones.
 
-    With share of hosts, queue, and what they had settled. Shares are of the newest iteration's scope, among the nodes
+    Shows share of hosts, queue, and last settled iteration. Shares are of the newest iteration's scope, among the nodes
     of the config.
     """
     with tool_stores(arguments) as stores:
@@ -53,9 +53,7 @@ def retire(arguments: argparse.Namespace) -> int:
         arguments.dry_run,
     )
     if arguments.lost and directory is not None:
-        raise ConfigError(
-            "--lost is for a node whose directory is gone; with --dir its directory is used"
-        )
+        raise ConfigError("--lost is for a node with a lost directory; --dir names a directory")
 
     def act(dry_run: bool) -> RetireReport:
         with tool_stores(arguments) if dry_run else stage_stores(arguments) as stores:
@@ -63,7 +61,7 @@ def retire(arguments: argparse.Namespace) -> int:
                 return retire_lost(stores, node=node, dry_run=dry_run)
             return retire_node(stores, node=node, directory=directory, dry_run=dry_run)
 
-    given_up = f"what only the disk of {node} held is given up: URLs put there by hand"
+    given_up = f"URLs put by hand on the disk of {node} are given up"
     if arguments.lost:
         result = looked_first(arguments, act, lambda found: "" if found.retired else given_up)
     else:

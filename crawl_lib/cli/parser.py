@@ -1,4 +1,4 @@
-"""Which commands and options `krake` has."""
+"""The commands and options of `krake`."""
 
 import argparse
 import gc
@@ -22,8 +22,8 @@ exit code: 0 done; 1 an error, or a check that found something; 2 wrong words; 1
 
 
 _CONFIG = (
-    "config file; default: the first of what KRAKE_CONFIG_PATH names, <folder>.yml in the working directory, the one"
-    " config in crawls/ (of several none), config/krake-config.yml"
+    "config file; default: the file of KRAKE_CONFIG_PATH, else <folder>.yml in the working directory, else the only"
+    " config in crawls/, config/krake-config.yml"
 )
 
 
@@ -34,7 +34,7 @@ GONE = {"--missing": "krake fsck --repair"}
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says of `--config` behind the command where it belongs. Its help has colours on a terminal."""
+    """Names the right place of a `--config` behind the command. The help has colours on a terminal."""
 
     def _get_formatter(self) -> argparse.HelpFormatter:
         if not (sys.stdout.isatty() and sys.stderr.isatty()):
@@ -60,12 +60,14 @@ class _Parser(argparse.ArgumentParser):
         if old in MOVED:
             message = f"`{old}` is `krake {MOVED[old]}`"
         elif word and (near := _nearest(word[1], re.findall(r"[\w-]+", message[word.end() :]))):
-            message = f"{message[: word.end()]}: the nearest one is {near} (all of them: {self.prog} --help)"
+            message = (
+                f"{message[: word.end()]}: the nearest choice is {near} (all: {self.prog} --help)"
+            )
         super().error(message)
 
 
 def _nearest(word: str, words: Sequence[str]) -> str:
-    """Return the word that is spelt like this one; empty: none is."""
+    """Return the word with the nearest spelling; empty: none is."""
     from difflib import get_close_matches  # noqa: PLC0415 - for a wrong word alone
 
     return next(iter(get_close_matches(word, words, 1)), "")
@@ -113,7 +115,7 @@ def _hour(text: str) -> datetime:
     try:
         return datetime.strptime(text, "%Y-%m-%dT%H").replace(tzinfo=UTC)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"must be an hour that exists, not {text!r}") from error
+        raise argparse.ArgumentTypeError(f"must be an existing hour, not {text!r}") from error
 
 
 def _date(text: str) -> date:
@@ -141,12 +143,12 @@ def _flag(name: str, text: str) -> _Option:
 
 
 _JSON = _flag("--json", "the result as JSON, for programs")
-_DRY_RUN = _flag("--dry-run", "say what would be done, and change nothing")
-_YES = _flag("--yes", "do not ask, though no other command undoes it")
+_DRY_RUN = _flag("--dry-run", "show the changes without making any")
+_YES = _flag("--yes", "do not ask, though no command undoes the change")
 _NODE = _option("node", "the node's name", metavar="NODE")
 _BACKUP = _option("file", "the backup, on this machine", metavar="FILE")
 _PAGE = _option(
-    "page", "its URL, its key in hex, or its number in the export", metavar="URL|KEY|NODEID"
+    "page", "the page's URL, key in hex, or number in the export", metavar="URL|KEY|NODEID"
 )
 _URL = _option("url", "the URL", metavar="URL")
 _WORD = _option("word", "the word", metavar="WORD")
@@ -161,20 +163,20 @@ _FOLDERS = _option(
 _SEGMENTS = _option("segment", "<folder>/<node>; default: all", nargs="*", metavar="SEGMENT")
 
 _DELETING = {"crawldb filter", "graph finalize", "keys reshard", "retry", "sweep"}
-"""Commands that delete without asking: each names its config first, as `require_yes` does for those that ask."""
+"""Commands that delete without asking: each names its config first, as `require_yes` does for commands that ask."""
 
 _GROUPS = {
     "serve": "answer people over the network",
-    "realtime": "the real-time service: who may ask it, segments of what it fetched, and its table",
+    "realtime": "the real-time service: tokens, rates, segments and the table",
     "keys": "create, check and move the key tables",
-    "segment": "look at segments, and take pages out of them",
-    "crawldb": "the table of all URLs, and the lists of what is due (frontier.order: crawldb)",
-    "linkdb": "who links to a page, and with which words",
-    "duplicates": "pages that say the same, hosts that mirror others, blocks that repeat",
-    "terms": "which pages have a word, and how much it says about them (tf-idf)",
+    "segment": "look at segments, and remove pages",
+    "crawldb": "the table of all URLs, and the lists of due URLs (frontier.order: crawldb)",
+    "linkdb": "links to a page, and their anchor texts",
+    "duplicates": "equal and similar pages, mirrors among hosts, repeated blocks",
+    "terms": "the pages of a word, with its weight in each (tf-idf)",
     "captures": "where the newest capture of each URL is",
     "index": "the index of pages for `krake search`; one CDXJ file for pywb",
-    "commoncrawl": "files as Common Crawl has them: its index, and WET files",
+    "commoncrawl": "files in the formats of Common Crawl: index and WET",
     "nodes": "the crawl's nodes; take one out, or in again",
     "graph": "the web graph of an export",
     "score": "scores of the CrawlDb",
@@ -185,12 +187,12 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
     (
         "init",
         "beginning.init",
-        "make a folder for a new crawl, with a config whose paths are its own",
+        "make a folder for a new crawl, with a config",
         (
-            _option("directory", "the folder; its name is the crawl's", metavar="DIR"),
+            _option("directory", "the folder, named like the crawl", metavar="DIR"),
             _flag(
                 "--realtime",
-                "for `krake serve realtime`, which fetches URLs as services submit them",
+                "for `krake serve realtime`, the service for submitted URLs",
             ),
         ),
     ),
@@ -201,7 +203,7 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         (
             _option(
                 "seeds",
-                "URLs, or a file of them, or a directory of such files",
+                "URLs, files of URLs, or directories of such files",
                 nargs="+",
                 metavar="SEEDS",
             ),
@@ -223,7 +225,7 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
             ),
             _option(
                 "--run-id",
-                "name of the run; give it again to go on with an unfinished one",
+                "name of the run; the name of an unfinished run continues that run",
                 metavar="NAME",
             ),
             _option("--node", "only this node's part (on many machines); commit is left out"),
@@ -232,7 +234,7 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
     (
         "settle",
         "crawling.settle",
-        "take in what the last iteration found, so that queues are complete",
+        "complete the queues with the URLs found by the last iteration",
         (
             _option("--node", "only this node"),
             _flag("--all-again", "read every segment again: where `krake fsck` says so"),
@@ -241,7 +243,7 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
     (
         "forget",
         "segments.forget",
-        "make pages new again, so that they are crawled when found or injected",
+        "make pages new again: the crawler fetches each once a link or seed names it",
         (
             _option("what", "a URL, or all crawled pages of a host", nargs="*", metavar="URL|HOST"),
             _option(
@@ -258,23 +260,21 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
     (
         "retry",
         "segments.retry",
-        "list pages that failed, so that the next crawl fetches them once more; with --now, end the waiting",
+        "list failed pages for the next crawl; with --now, end the waiting",
         (
             _option("url", "with --now: only this URL", nargs="?", metavar="URL"),
             _option(
                 "--outcome",
-                "how their newest try ended, such as timeout",
+                "only pages with this newest outcome, such as timeout",
                 type=_failure,
                 metavar="NAME",
             ),
             _option("--host", "only pages of this host", metavar="HOST"),
             _flag(
                 "--now",
-                "what waits is due with the next take: all, or a URL, or those of a host or an outcome",
+                "make waiting URLs due with the next take: all, or by URL, host or outcome",
             ),
-            _flag(
-                "--ignore-retry-after", "with --now: also what waits because its host asked for it"
-            ),
+            _flag("--ignore-retry-after", "with --now: also URLs of hosts with a Retry-After"),
             _DRY_RUN,
             _JSON,
         ),
@@ -284,7 +284,11 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         "crawling.export",
         "write mapping, content and offsets of the crawled pages",
         (
-            _option("--label", "name of the export; default: its newest iteration", metavar="NAME"),
+            _option(
+                "--label",
+                "name of the export; default: the name of the newest iteration",
+                metavar="NAME",
+            ),
             _FOLDERS,
             _WITH_REQUISITES,
         ),
@@ -292,7 +296,7 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
     (
         "text",
         "crawling.text",
-        "read what each page says: its main text, language and words",
+        "extract the main text, language and words of each page",
         (_JSON,),
     ),
     (
@@ -307,7 +311,7 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
     (
         "keys check",
         "keys.check_keys",
-        "count keys and compare replicas; exit code 1 if they differ",
+        "count keys and compare replicas; exit code 1 at a difference",
         (_JSON,),
     ),
     (
@@ -317,7 +321,7 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         (
             _option(
                 "--from",
-                "the config as it was: where servers leave",
+                "the earlier config, if servers leave",
                 dest="old_config",
                 metavar="FILE",
             ),
@@ -335,7 +339,7 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
     (
         "crawldb stats",
         "table.stats",
-        "URLs by status and host, when they are due, scores",
+        "URLs by status, host and due time; scores",
         (_JSON,),
     ),
     ("crawldb get", "table.get", "the row of a URL", (_URL, _JSON)),
@@ -361,7 +365,7 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
     (
         "crawldb hosts",
         "table.hosts",
-        "what is known of each host, a line each, those with most URLs first",
+        "the record of each host, a line each, by number of URLs",
         (
             _option("--count", "how many; default: all", type=_count, metavar="N"),
             _option(
@@ -376,20 +380,25 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
     (
         "crawldb init",
         "table.init",
-        "make the CrawlDb of a crawl that was made with fifo; no way back",
+        "make a CrawlDb for a crawl begun with fifo; no way back",
         (_JSON,),
     ),
-    ("crawldb rebuild", "table.make_again", "make it again, of all seeds and segments", (_JSON,)),
-    ("crawldb update", "table.update", "take in seeds and segments that it lacks", (_JSON,)),
+    (
+        "crawldb rebuild",
+        "table.make_again",
+        "make the table again from all seeds and segments",
+        (_JSON,),
+    ),
+    ("crawldb update", "table.update", "add missing seeds and segments", (_JSON,)),
     (
         "crawldb generate",
         "table.generate",
-        "make the list of an iteration, or find it",
+        "make or find the list of an iteration",
         (
             _option("--run-id", "name of the run", required=True, metavar="NAME"),
             _option(
                 "--iteration",
-                "its number in the run (default 1)",
+                "number of the iteration in the run (default 1)",
                 type=_count,
                 default=1,
                 metavar="N",
@@ -403,17 +412,17 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
     (
         "crawldb filter",
         "table.filter_rows",
-        "apply changed normalisers and filters to its rows",
+        "apply changed normalisers and filters to all rows",
         (_JSON,),
     ),
-    ("linkdb update", "links.update", "take in segments that it lacks", (_JSON,)),
+    ("linkdb update", "links.update", "add missing segments", (_JSON,)),
     (
         "linkdb rank",
         "links.rank",
-        "rank all URLs that pages link to, crawled or not (LinkRank)",
+        "rank all targets of links, crawled or not (LinkRank)",
         (_JSON,),
     ),
-    ("linkdb get", "links.get", "who links to a URL, and with which words", (_URL, _JSON)),
+    ("linkdb get", "links.get", "links to a URL, and their anchor texts", (_URL, _JSON)),
     (
         "linkdb dump",
         "links.dump",
@@ -442,10 +451,10 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
     (
         "duplicates near",
         "duplicates.near",
-        "make the table of pages whose words are nearly the same, or find it",
+        "make or find the table of pages with nearly the same words",
         (_JSON,),
     ),
-    ("duplicates mirrors", "duplicates.mirrors", "hosts that share most of their texts", (_JSON,)),
+    ("duplicates mirrors", "duplicates.mirrors", "hosts with mostly equal texts", (_JSON,)),
     (
         "duplicates templates",
         "duplicates.templates",
@@ -467,7 +476,7 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
     (
         "segment list",
         "reading.list_all",
-        "all segments, and what they hold",
+        "all segments, and the number of pages in each",
         (
             _JSON,
             _option(
@@ -480,7 +489,7 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
     (
         "segment get",
         "reading.get",
-        "all that was fetched of a URL, with its WARC records",
+        "all captures of a URL, with the WARC records",
         (
             _URL,
             _SEGMENTS,
@@ -508,9 +517,9 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
     (
         "segment drop",
         "segments.drop",
-        "take pages out of every segment; their keys stay known",
+        "remove pages from every segment; the keys stay known",
         (
-            _option("page", "a page's URL, or its key in hex", nargs="+", metavar="URL|KEY"),
+            _option("page", "a page's URL, or the key in hex", nargs="+", metavar="URL|KEY"),
             _YES,
             _DRY_RUN,
             _JSON,
@@ -519,7 +528,7 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
     (
         "segment compact",
         "segments.compact",
-        "write segments again without their dropped pages",
+        "write segments again without dropped pages",
         (
             _option(
                 "segment",
@@ -550,7 +559,7 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
     (
         "realtime collect",
         "collecting.collect",
-        "make a segment of the pages that were fetched in real time",
+        "make a segment of the pages fetched in real time",
         (
             _option("--fetcher", "whose parts; default: live-0", default="live-0", metavar="NAME"),
             _JSON,
@@ -559,11 +568,11 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
     (
         "realtime statistics",
         "collecting.statistics",
-        "count by domain what was shared and fetched in an hour, and in hours of late segments",
+        "count shared and fetched URLs of an hour by domain, and update hours with late segments",
         (
             _option(
                 "--hour",
-                "in UTC, such as 2026-11-28T07; default: the last one",
+                "in UTC, such as 2026-11-28T07; default: the last hour",
                 type=_hour,
                 metavar="HOUR",
             ),
@@ -590,13 +599,13 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
     (
         "captures update",
         "indexing.update_places",
-        "take in segments, so that look-ups of a URL are fast",
+        "add segments, for fast look-ups of URLs",
         (_JSON,),
     ),
     (
         "index update",
         "indexing.update",
-        "make the version of the index that has the pages which are there now",
+        "make a version of the index with the current pages",
         (
             _flag(
                 "--purge",
@@ -614,23 +623,23 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
     (
         "index check",
         "indexing.check",
-        "compare all files of the index with their digests; 1 if one differs",
+        "compare all files of the index with the noted digests; exit code 1 at a difference",
         (_JSON,),
     ),
     (
         "index stats",
         "indexing.stats",
-        "what the newest index has, and what it leaves out",
+        "counts of the newest index: pages, words, omitted pages",
         (_JSON,),
     ),
     (
         "index cdxj",
         "segments.index_cdxj",
-        "merge the indexes of all segments into one, for pywb",
+        "merge the indexes of all segments into a single file, for pywb",
         (
             _option(
                 "--output",
-                "on this machine, replaced if it is there; default: index.cdxj in the crawl",
+                "on this machine, may exist; default: index.cdxj in the crawl",
                 metavar="FILE",
             ),
             _JSON,
@@ -639,25 +648,25 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
     (
         "commoncrawl index",
         "indexing.commoncrawl_index",
-        "make Common Crawl's columnar index of the crawl, or find it",
+        "make or find Common Crawl's columnar index of the crawl",
         (_LABEL, _FOLDERS, _WITH_REQUISITES, _JSON),
     ),
     (
         "commoncrawl wet",
         "indexing.commoncrawl_wet",
-        "make WET files of the texts of pages, or find them",
+        "make or find WET files of the texts of pages",
         (_LABEL, _FOLDERS, _JSON),
     ),
     (
         "nodes list",
         "nodes.list_nodes",
-        "each node's share of hosts, queue, and what it had settled last",
+        "each node's share of hosts, queue, and last settled iteration",
         (_JSON,),
     ),
     (
         "nodes retire",
         "nodes.retire",
-        "hand the queue of a node that left the config to those that are left; all others have settled",
+        "hand the queue of a node outside the config to the remaining nodes, after they settled",
         (
             _NODE,
             _option(
@@ -665,7 +674,7 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
                 "a copy of the node's directory; default: its place here",
                 metavar="DIRECTORY",
             ),
-            _flag("--lost", "its disk is gone: find what it was sent, on the DFS"),
+            _flag("--lost", "the disk is lost: find the node's URLs on the DFS"),
             _DRY_RUN,
             _YES,
         ),
@@ -679,17 +688,17 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
     (
         "nodes admit",
         "nodes.admit",
-        "let a node that was retired as lost, and has an empty directory, take part again",
+        "let a node take part again after `nodes retire --lost`, with an empty directory",
         (_NODE, _DRY_RUN),
     ),
     (
         "sweep",
         "repairing.sweep",
-        "delete what killed attempts left on the store, and no attempt owns",
+        "delete the store's leftovers of killed attempts",
         (
             _flag(
                 "--damaged",
-                "also damaged segments, seeds and lists that were put aside, where whole ones are",
+                "also damaged segments, seeds and lists set aside beside whole copies",
             ),
             _DRY_RUN,
             _JSON,
@@ -698,16 +707,14 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
     (
         "fsck",
         "repairing.fsck",
-        "check queues, folders, segments, key tables and exports, or repair them",
+        "check or repair queues, folders, segments, key tables and exports",
         (
-            _flag("--repair", "repair what needs no choice; nothing is deleted"),
-            _option(
-                "--only", "repair only this; what it is made from has to be whole", choices=PARTS
-            ),
+            _flag("--repair", "make all repairs without a choice; delete nothing"),
+            _option("--only", "repair only this part; the sources must be whole", choices=PARTS),
             _flag("--fast", "sizes, counts and structure only; else every byte is read"),
             _option(
                 "--node",
-                "its queue has to be on this machine; its keys are noted for checks on others; may be repeated",
+                "a node with its queue on this machine; notes the keys for checks elsewhere; may be repeated",
                 action="append",
                 default=[],
             ),
@@ -739,20 +746,20 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
     (
         "cat",
         "asking.cat",
-        "what a page answered: its headers, and its body without codings",
+        "the answer of a page: headers, and the body without codings",
         (_PAGE, _flag("--body", "the body alone"), _EXPORT),
     ),
     (
         "search",
         "searching.search",
-        "pages of the index that answer a query",
+        "search the pages of the index",
         (
             _option(
                 "query", "words, and the operators of docs/search.md", nargs="+", metavar="QUERY"
             ),
             _option("--page", "which ten results (default 1)", type=_count, default=1, metavar="N"),
             _flag("--broader", "add words of the best pages to the query"),
-            _flag("--explain", "say what each score is made of"),
+            _flag("--explain", "show the parts of each score"),
             _flag("--all", "every page with all words, a line each, unranked"),
             _JSON,
         ),
@@ -766,7 +773,7 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
     (
         "serve realtime",
         "serving.realtime",
-        "fetch URLs as services submit them, until Ctrl-C (realtime.listen)",
+        "fetch URLs submitted by services, until Ctrl-C (realtime.listen)",
         (),
     ),
     (
@@ -789,7 +796,7 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
             ),
             _option(
                 "--directory",
-                "for fetched pages, and what is known of hosts",
+                "for fetched pages and records of hosts",
                 required=True,
                 metavar="DIR",
             ),
@@ -799,13 +806,13 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
     (
         "realtime certificates",
         "remote.certificates",
-        "make the certificates of scheduler and fetchers, and renew those with less than 30 days left",
+        "make certificates of scheduler and fetchers, and renew any with less than 30 days left",
         (_JSON,),
     ),
     (
         "realtime rate",
         "realtime.rate",
-        "list what operators have set for domains, or set one: running services follow within 2 s",
+        "list the operators' rates of domains, or set a rate: running services follow within 2 s",
         (
             _option("domain", "the domain, with all names below it", nargs="?", metavar="DOMAIN"),
             _option("--delay-s", "seconds between two requests to a host", type=float, metavar="S"),
@@ -820,11 +827,9 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
     (
         "realtime tokens",
         "realtime.tokens",
-        "list the tokens of the real-time service, add one, or remove one",
+        "list, add or remove tokens of the real-time service",
         (
-            _option(
-                "--add", "add a token, and print the token, which is shown once", metavar="NAME"
-            ),
+            _option("--add", "add a token, and print the token once", metavar="NAME"),
             _option(
                 "--rights",
                 "of the new token (default: submit read)",
@@ -857,23 +862,23 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
     (
         "check",
         "asking.check",
-        "scope, rules and robots.txt of a URL, and a test fetch of it",
+        "scope, rules and robots.txt of a URL, and a test fetch",
         (_URL, _JSON),
     ),
     (
         "shell",
         "shell.shell",
-        "open a Python shell with a page (from a test fetch), its links, and the verdicts on them",
+        "open a Python shell with a page (from a test fetch), the page's links and verdicts",
         (_URL,),
     ),
     (
         "report",
         "looking.report",
-        "plots of the crawl and an export, as one HTML page",
+        "plots of the crawl and an export, as an HTML page",
         (
             _option(
                 "file",
-                "replaced if it is there (default krake-report.html)",
+                "may exist (default krake-report.html)",
                 nargs="?",
                 default="krake-report.html",
                 metavar="FILE",
@@ -920,7 +925,7 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
     (
         "graph rank",
         "crawling.rank",
-        "rank pages by the links between them (PageRank), or hosts, or domains",
+        "rank pages, hosts or domains by the links between (PageRank)",
         (
             _option(
                 "--graph", "default: pages", choices=("pages", "hosts", "domains"), default="pages"
@@ -933,17 +938,17 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
     (
         "score update",
         "crawling.score",
-        "make ranks the scores of the CrawlDb: those of `scores.of`, or of an export's pages",
+        "make ranks the scores of the CrawlDb: ranks of `scores.of`, or of an export",
         (_EXPORT, _JSON),
     ),
     (
         "config",
         "looking.config",
-        "check the config, this machine and the servers; print what is in force",
+        "check the config, this machine and the servers; print the options in force",
         (),
     ),
 )
-"""Each command: its words, the function that carries it out, what it does, its options."""
+"""Each command: words, function, help text, options."""
 
 
 def command_of(words: Sequence[str]) -> str:
@@ -973,7 +978,7 @@ def build_parser(first: str = "") -> argparse.ArgumentParser:
     wanted = {first, "status"} if first in firsts else firsts
     parser = _Parser(
         prog="krake",
-        description="A batch web crawler that works in rounds.",
+        description="A batch web crawler in rounds.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

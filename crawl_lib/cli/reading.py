@@ -1,4 +1,4 @@
-"""`krake segment list|get|dump`: what committed segments hold."""
+"""`krake segment list|get|dump`: content of committed segments."""
 
 import argparse
 import sys
@@ -53,7 +53,7 @@ def get(arguments: argparse.Namespace) -> int:
     """
     path = Path(arguments.output) if arguments.output else None
     if path is not None and path.exists():
-        raise InputError(f"{path}: is there already; choose another name, or delete it")
+        raise InputError(f"{path}: is there already; choose another name, or delete the file")
     found, members = [], bytearray()
     with tool_stores(arguments) as stores:
         for capture in captures_of(
@@ -77,7 +77,7 @@ def _show_captures(found: list[dict[str, Any]]) -> None:
         kinds = [f"{head['warc-type']} {head.get('warc-record-id', '')}" for head in one["records"]]
         print_counts(f"{one['segment']} {one['row']['url']}", {**facts, "record": kinds})
     if not found:
-        say("nothing was fetched of it; `krake why` says what is known of a URL")
+        say("the URL was never fetched; `krake why` explains")
 
 
 def dump(arguments: argparse.Namespace) -> int:

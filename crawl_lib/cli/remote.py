@@ -26,7 +26,7 @@ def fetcher(arguments: argparse.Namespace) -> int:
     with closing(listen(Address.of(arguments.listen, "--listen"), "--listen")) as listening:
         host, port = listening.getsockname()[:2]
         say(f"fetcher {place.name}: {Address(host, port)}")
-        sys.stdout.flush()  # whoever reads a pipe waits for this line
+        sys.stdout.flush()  # the reader of a pipe waits for this line
         serve_fetcher(place, identity, listening, arguments.stop, time.monotonic)
     raise InterruptedTool
 
@@ -48,5 +48,5 @@ def certificates(arguments: argparse.Namespace) -> int:
             f"{one.path}: {'made now' if one.is_new else 'unchanged'}, valid until {one.until:%Y-%m-%d}"
         )
     if any(one.is_new for one in made[1:]):
-        say("copy ca.pem and its own file to each fetcher; nothing has to be restarted")
+        say("copy ca.pem and NAME.pem to each fetcher; no restart is needed")
     return 0

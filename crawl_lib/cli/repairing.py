@@ -21,7 +21,7 @@ def fsck(arguments: argparse.Namespace) -> int:
     """
     if arguments.node and arguments.repair:
         raise ConfigError(
-            "--node is for a check: --repair repairs the queues of all nodes that are on this machine"
+            "--node is for a check: --repair repairs the queues of all nodes on this machine"
         )
     if arguments.only and not arguments.repair:
         raise ConfigError("--only is for --repair: a check looks at everything")

@@ -1,4 +1,4 @@
-"""`krake search`: pages of the index that answer a query."""
+"""`krake search`: search the pages of the index."""
 
 import argparse
 import json
@@ -23,7 +23,7 @@ from crawl_lib.search import (
 
 
 def search(arguments: argparse.Namespace) -> int:
-    """Print the results of a query; 1 where it has none."""
+    """Print the results of a query; 1 without results."""
     query = " ".join(arguments.query)
     with tool_stores(arguments) as stores:
         sites = Sites.of(stores.config.search)
@@ -63,7 +63,7 @@ def _show(found: SearchAnswer) -> None:
 
 
 def _lines(one: Result) -> Iterator[str]:
-    """Give what stands below a result's title."""
+    """Return the lines below a result's title."""
     yield one.url
     score = "" if one.score is None else f", score {one.score:.4f}"
     yield f"{one.date_is} {time_of(one.date_us):%Y-%m-%d}{score}"

@@ -46,7 +46,7 @@ _SHOWN = 5
 def forget(arguments: argparse.Namespace) -> int:
     """Make URLs new again: given ones, a host's, or old ones.
 
-    Old ones: those whose newest capture is old. Raises ConfigError for an age next to a URL, InputError for what is
+    Old ones: pages with an old newest capture. Raises ConfigError for an age next to a URL, InputError for what is
     neither a URL nor a host.
     """
     older_than_s = None if arguments.older_than is None else arguments.older_than * DAY_S
@@ -54,15 +54,13 @@ def forget(arguments: argparse.Namespace) -> int:
         pages = _pages(arguments.what, older_than_s, stores.config.urls.max_length_chars)
         if pages.urls and older_than_s is not None:
             raise ConfigError(
-                "--older-than is for all pages, or those of a host; a URL is forgotten whatever its age"
+                "--older-than is for all pages, or for a host; a URL is forgotten at any age"
             )
         named = (
             ", ".join(arguments.what[:3]) + (", ..." if len(arguments.what) > 3 else "")
             or "all hosts"
         )
-        lost = (
-            f"pages of {named} become new: they are fetched again once they are found or injected"
-        )
+        lost = f"pages of {named} become new: each is fetched again once found or injected"
 
         def act(dry_run: bool) -> ForgetReport:
             rows = forget_rows(stores, pages.urls, pages.hosts, pages.older_than_s, dry_run=dry_run)
@@ -105,7 +103,7 @@ def _pages(what: list[str], older_than_s: float | None, longest: int) -> Forgott
         except UrlError as error:
             if "://" in text:
                 raise UrlError(error.reason, f"{text} (not a URL that Krake crawls)") from error
-            message = f"{text}: is neither a URL (one begins with http:// or https://) nor a host"
+            message = f"{text}: is neither a URL (with http:// or https://) nor a host"
             raise InputError(message) from error
     return ForgottenPages(urls, hosts, older_than_s)
 
@@ -121,16 +119,14 @@ def _show_forgotten(
         say("nothing to do: name URLs, hosts, or --older-than DAYS")
     _show_rows(report)
     if report.waiting:
-        say(f"{report.waiting} of them wait to be fetched, and stay as they are")
+        say(f"{report.waiting} pages wait to be fetched, and stay unchanged")
     for name, until in islice(sorted(waiting.items()), _SHOWN):
         say(f"{name}: {at_once(until, name if '://' in name else f'--host {name}')}")
     if report.finished:
-        say(f"carried out {report.finished} earlier commands that were killed")
+        say(f"finished {report.finished} killed earlier commands")
     for node, count in report.not_lowered.items() if limited else ():
         where = (
-            f"of node {node}, which is not on this machine,"
-            if node
-            else "(local routing) of the nodes that have them"
+            f"of node {node} on another machine" if node else "(local routing) of the pages' nodes"
         )
         say(
             f"the counts {where} still have {count} of these URLs: limits of hosts and domains (urls) may reject them"
@@ -148,8 +144,8 @@ def _show_rows(report: ForgetReport | DropReport) -> None:
 def retry(arguments: argparse.Namespace) -> int:
     """List failed pages, or make waiting ones due at once.
 
-    The next crawl fetches them. Raises InputError for what is no host or no URL, ConfigError for options that do not go
-    together.
+    The next crawl fetches these pages. Raises InputError for an invalid host or URL, ConfigError for options that do
+    not go together.
     """
     _require_right(arguments)
     with tool_stores(arguments) as stores:
@@ -158,9 +154,7 @@ def retry(arguments: argparse.Namespace) -> int:
         if host is not None and not found.hosts:
             raise InputError(f"{host}: is a URL, and --host takes a host, such as example.org")
         if url is not None and not found.urls:
-            raise InputError(
-                f"{url}: is no URL, which begins with http:// or https://; a host goes behind --host"
-            )
+            raise InputError(f"{url}: is no URL (with http:// or https://); name a host by --host")
         named = {"host": next(iter(found.hosts), None), "url": next(iter(found.urls), None)}
         failures = Failures(arguments.outcome, **named, waits=arguments.now)
         if arguments.now:
@@ -180,43 +174,41 @@ def retry(arguments: argparse.Namespace) -> int:
 
 def _require_right(arguments: argparse.Namespace) -> None:
     if not arguments.now and (arguments.url is not None or arguments.ignore_retry_after):
-        raise ConfigError("a URL and --ignore-retry-after go with --now, which ends the waiting")
+        raise ConfigError("a URL and --ignore-retry-after need --now, to end the waiting")
     if not arguments.now and arguments.outcome is None:
-        raise ConfigError(
-            "--outcome says which failures are listed; --now has what waits fetched at once"
-        )
+        raise ConfigError("--outcome chooses the failures to list; --now makes waiting URLs due")
     if arguments.url is not None and (arguments.host is not None or arguments.outcome is not None):
         raise ConfigError("--now takes a URL, or --host and --outcome, not both")
 
 
 def _show_due(report: RetryNowReport) -> None:
-    """Say what is due, what hosts asked for, and what fetches it."""
+    """Show due URLs, requests of hosts to wait, and the next command."""
     is_due = "would be" if report.dry_run else "is"
     first = f" until {_utc(report.until)} or later" if report.until is not None else ""
     urls = "1 URL waits" if report.waiting == 1 else f"{report.waiting:,} URLs wait"
     hosts = "1 host is" if report.hosts == 1 else f"{report.hosts:,} hosts are"
     say(f"{urls} on this machine{first}, and {hosts} in back-off")
     if report.waiting or report.hosts:
-        say(f"that {is_due} over with the next take")
+        say(f"the waiting {is_due} over with the next take")
     if report.listed:
         say(
-            f"{'would list' if report.dry_run else 'listed'} {report.listed:,} pages that wait in the CrawlDb"
+            f"{'would list' if report.dry_run else 'listed'} {report.listed:,} waiting pages of the CrawlDb"
         )
     if report.elsewhere:
         say(
-            f"the queues of {', '.join(report.elsewhere)} are not on this machine: what waits there is not counted here"
+            f"the queues of {', '.join(report.elsewhere)} are on other machines: this count leaves their URLs out"
         )
     for host, until in islice(sorted(report.asked.items()), _SHOWN):
         say(
-            f"{host} asked to be left alone until {_utc(until)} (Retry-After): --ignore-retry-after asks it anyway"
+            f"{host} asked to be left alone until {_utc(until)} (Retry-After): --ignore-retry-after fetches anyway"
         )
     if len(report.asked) > _SHOWN:
         say(f"and {len(report.asked) - _SHOWN:,} more hosts asked so")
     is_some = report.waiting or report.hosts or report.listed or report.elsewhere
     if is_some and report.note:
-        say("next: krake crawl, or a run of the DAG: its first take fetches them")
+        say("next: krake crawl, or a run of the DAG, to fetch these pages")
     if not is_some:
-        say("so there is nothing to do; `krake why URL` says what is known of a URL")
+        say("so there is nothing to do; `krake why URL` explains")
 
 
 def _show_retried(report: RetryReport, failures: Failures, waits: RetryNowReport) -> None:
@@ -234,13 +226,13 @@ def _show_retried(report: RetryReport, failures: Failures, waits: RetryNowReport
         )
         say(f"{waits.waiting:,} URLs that ended so wait, {at_once(waits.until, which)}")
     if report.waiting:
-        say(f"{report.waiting:,} of them wait: an earlier list has them")
+        say(f"{report.waiting:,} wait in an earlier list")
     if report.listed:
         say(f"list {report.path}")
         say("next: krake crawl, which fetches them")
     for name in report.deleted:
         say(
-            f"{'would delete' if report.dry_run else 'deleted'} list {name}: all its pages were fetched"
+            f"{'would delete' if report.dry_run else 'deleted'} list {name}: all pages were fetched"
         )
 
 
@@ -289,12 +281,12 @@ def _show_dropped(report: DropReport) -> None:
         say(f"not found: {page} is in no segment")
     if report.rows and report.unknown:
         say(
-            "next: krake realtime collect, then the same command again: a fetch may wait for its segment"
+            "next: krake realtime collect, then the same command again: a fetch may not be in a segment yet"
         )
     for place in report.places:
         say(f"still in: {place.path}: {place.until}")
     if report.dropped:
-        say("next: krake forget would let them be crawled again")
+        say("next: krake forget, if the pages may be crawled again")
 
 
 def _node_locked(
@@ -357,7 +349,7 @@ def _show_compacted(reports: list[CompactReport]) -> None:
 
 
 def import_archives(arguments: argparse.Namespace) -> int:
-    """Make a segment of archives; 1 if one of them is none."""
+    """Make a segment of archives; 1 if a file is no archive."""
     with tool_stores(arguments, make=not arguments.dry_run) as stores:
         report = curate.import_archives(stores, arguments.archive, dry_run=arguments.dry_run)
     print_result(arguments, report.to_mapping(), partial(_show_import, report))
@@ -375,14 +367,14 @@ def _show_import(report: ImportReport) -> None:
             say(f"  {line.removeprefix(f'{file.name}: ')}")
     if report.folder:
         say(f"segment {report.folder}/import")
-        say("next: krake settle takes in what its pages link to; the next crawl does so too")
+        say("next: krake settle, or the next crawl, to take in the pages' links")
 
 
 def _import_text(file: FileReport) -> str:
     if file.state == "already_imported":
         return "already imported"
     if file.state == "refused":
-        return f"refused: no record of it can be read; {_counted(file.rejected)}"
+        return f"refused: no readable record; {_counted(file.rejected)}"
     counts = {name: getattr(file, name) for name in ("robots", "waiting", "known", "repeated")}
     parts = [f"{file.pages:,} pages of {file.records:,} records", _counted(counts)]
     parts += [

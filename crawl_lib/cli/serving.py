@@ -32,7 +32,7 @@ def search(arguments: argparse.Namespace) -> int:
 
 def _say_where(url: str) -> None:
     say(f"search page: {url}")
-    sys.stdout.flush()  # whoever reads a pipe waits for this line
+    sys.stdout.flush()  # the reader of a pipe waits for this line
 
 
 def realtime(arguments: argparse.Namespace) -> int:

@@ -61,7 +61,7 @@ def _show_rows(found: list[dict[str, Any]]) -> None:
             row["url"], {name: str(value) for name, value in row.items() if value is not None}
         )
     if not found:
-        say("the CrawlDb does not have it; `krake why` says what else is known of a URL")
+        say("the URL is not in the CrawlDb; `krake why` explains")
 
 
 def dump(arguments: argparse.Namespace) -> int:

@@ -13,11 +13,11 @@ from crawl_lib.cli.figures import cell_of
 from crawl_lib.errors import printable
 
 WIDE_CHARS = 120
-"""Of a terminal on which a column of words fits next to a table's numbers."""
+"""Least width of a terminal on which a column of words fits next to a table's numbers."""
 WHOLE_CHARS = 12
 """A column of so short cells is never broken: numbers, and names of iterations."""
 WIDTH_ELSEWHERE_CHARS = 1000
-"""Of tables that go to a file or a pipe: wide enough that no path and no message is broken into lines."""
+"""Width of tables that go to a file or a pipe: wide enough that no path and no message is broken into lines."""
 
 
 def console() -> Console:
@@ -103,7 +103,7 @@ def _said(name: str, value: object) -> str:
 
 
 class _PlainConsole(Console):
-    """A console that escapes what a terminal would obey, in lines and in the cells of tables."""
+    """A console that escapes control sequences, in lines and in the cells of tables."""
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str("\n".join(map(printable, text.split("\n"))), **options)

@@ -1,4 +1,4 @@
-"""`krake terms ...`: which pages have a word, and how much the word says about them."""
+"""`krake terms ...`: the pages of a word, with weights."""
 
 import argparse
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ def update(arguments: argparse.Namespace) -> int:
 
 
 def get(arguments: argparse.Namespace) -> int:
-    """Show the pages of a word; 1 if no page has it."""
+    """Show the pages of a word; 1 if no page has the word."""
     with tool_stores(arguments) as stores:
         found = postings_of(stores, arguments.word)
     print_result(arguments, found, partial(_show_words, found))
@@ -35,7 +35,7 @@ def _show_words(found: list[dict[str, Any]]) -> None:
         for posting in row["postings"]:
             say(f"{posting['tf_idf']:9.4f} {posting['url']}")
     if not found:
-        say("no page has it; `krake terms update` takes in new segments")
+        say("no page has the word; `krake terms update` adds new segments")
 
 
 def search(arguments: argparse.Namespace) -> int:
@@ -50,4 +50,4 @@ def _show_pages(found: list[dict[str, Any]]) -> None:
     for row in found:
         say(f"{row['score']:9.4f} {row['url']}")
     if not found:
-        say("no page has one of these words; `krake terms update` takes in new segments")
+        say("no page has any of these words; `krake terms update` adds new segments")

@@ -209,4 +209,6 @@ def _require_whole(folder: MadeOnce, *, full: bool) -> None:
                 f"{path}: is missing, or does not have its {entry['size_bytes']} bytes; {folder.again}"
             )
         if full and stored_digest(storage, path, folder.stores) != entry["sha256"]:
-            raise DamagedFileError(f"{path}: is not what was written (SHA-256); {folder.again}")
+            raise DamagedFileError(
+                f"{path}: differs from the written file (SHA-256); {folder.again}"
+            )

@@ -37,7 +37,7 @@ def load_config(path: Path | str | None = None) -> Config:
     if file.is_dir():  # Airflow takes all of them
         make = ", make crawl CONFIG=FILE" if in_checkout() else ""
         raise ConfigError(
-            f"{given}: is a folder; name one config in it (krake --config FILE{make})"
+            f"{given}: is a folder; name a config of the folder (krake --config FILE{make})"
         )
     try:
         with os_errors(given, f"cannot be read{_next_to(file)}", ConfigError):
@@ -233,13 +233,13 @@ def _policy_problems(config: Any) -> Iterator[str]:
     names = [policy.name for policy in config.realtime.policies] if config.realtime else []
     for index, name in enumerate(names):
         if name in names[:index]:
-            yield f"realtime.policies[{index}].name: {name!r} is the name of an earlier policy; name this one otherwise"
+            yield f"realtime.policies[{index}].name: {name!r} is the name of an earlier policy; choose another name"
 
 
 def _fetcher_problems(config: Any) -> Iterator[str]:
     taken, fetchers = ["live-0"], config.realtime.fetchers if config.realtime else ()
     if len(fetchers) > 1 and config.fetch.ip_delay_s > 0 and not config.realtime.share_turns:
-        yield "fetch.ip_delay_s: several fetchers keep it with realtime.share_turns: true only; or set it to 0"
+        yield "fetch.ip_delay_s: several fetchers keep this delay with realtime.share_turns: true only; or set 0"
     for index, fetcher in enumerate(fetchers):
         if fetcher.name in taken:
             yield f"realtime.fetchers[{index}].name: {fetcher.name!r} is taken (live-0: by the service's own fetcher)"
@@ -283,7 +283,7 @@ def _schedule_problems(config: Any) -> Iterator[str]:
             try:
                 croniter(schedule).get_next()
             except CroniterBadDateError:  # such as of 31 February
-                yield f"crawl.schedule: {schedule!r} names a day that no year has"
+                yield f"crawl.schedule: {schedule!r} names a day outside every year"
 
 
 _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")
@@ -360,7 +360,7 @@ class _Reader:
 
             near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.0)[0]
             self.problems.append(
-                f"{prefix}{key}: unknown option; the nearest valid one is {prefix}{near}"
+                f"{prefix}{key}: unknown option; the nearest option is {prefix}{near}"
             )
         values: dict[str, Any] = dict.fromkeys(known)
         for name, item in known.items():
@@ -472,7 +472,7 @@ def _token_problem(value: str) -> str:
 
 
 def _contact_problem(value: str) -> str:
-    """Say why nobody can be reached by a contact.
+    """Say why a contact reaches no person.
 
     "": it has mail addresses and URLs, or white space alone.
     """

@@ -1,4 +1,4 @@
-"""Where the config of a crawl is: the one order in which commands, `make` and the DAGs look for it."""
+"""The place of a crawl's config: the one order in which commands, `make` and the DAGs look for it."""
 
 import os
 from collections.abc import Iterator, Mapping

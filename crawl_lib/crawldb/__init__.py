@@ -1,7 +1,7 @@
-"""The CrawlDb: a row a URL, with its state and when it is due, made of seeds and committed segments.
+"""The CrawlDb: a row a URL, with state and due time, made of seeds and committed segments.
 
-`table` has its columns; `update` makes a version of the one before (`crawl_lib.versions`), `generate` a list of one.
-`hosts` says what is known of each host.
+`table` has its columns; `update` makes a version from the earlier version (`crawl_lib.versions`), `generate` a list
+from a version. `hosts` has statistics of each host.
 """
 
 from crawl_lib.crawldb.generate import Reason, WhyListed, explain, generate, look_up

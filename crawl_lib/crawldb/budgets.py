@@ -1,6 +1,6 @@
 """Traps and budgets where the CrawlDb lists URLs: a list leaves out new URLs beyond the limits.
 
-A node with `fifo` counts the URLs that join its queue. The table has every URL, so queries count here: visited and
+A node with `fifo` counts URLs joining its queue. The table has every URL, so queries count here: visited and
 listed URLs come first, then seeds, then URLs of more worth. Visited URLs are visited again, whatever the limits.
 """
 
@@ -68,7 +68,7 @@ def refuse(work: VersionWork) -> None:
 
 
 def spent(engine: Engine) -> dict[str, int]:
-    """Count the URLs that budgets refused, by `budget_key`.
+    """Count URLs refused by budgets, by `budget_key`.
 
     Only the 20 hosts and domains with the most URLs are listed.
     """

@@ -1,9 +1,9 @@
 """The chain of the scope `crawldb`, over all rows of a version that is being made.
 
-Rows that a filter rejects go. A row whose URL normalisers change is that of the new URL from then on: its capture is
-one of another URL, so the next visit is without conditions. If several rows get one URL, the row of the newest visit
-counts, then the row that had this URL, then the row with the smallest key; depth and redirects are the least, the score
-is the highest, links to it are added up.
+Rejected rows go. A row whose URL normalisers change is that of the new URL from then on: the capture
+belongs to another URL, so the next visit has no conditions. If several rows get the same URL, the row of the newest
+visit counts, then the row that had this URL, then the row with the smallest key; depth and redirects are the least, the
+score is the highest, links to it are added up.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ RULED_SCHEMA = pa.schema(
 def ruled(
     batches: Iterable[pa.RecordBatch], chain: Chain, counts: "Counter[str]"
 ) -> Iterator[pa.Table]:
-    """Yield the rows that the chain keeps, under their new URLs.
+    """Yield the rows kept by the chain, under new URLs.
 
     `is_moved` is 1 where the URL has changed.
 
@@ -59,7 +59,7 @@ def _with(
 ) -> pa.Table:
     """Recompute columns of the rows whose URLs have changed.
 
-    Their domain is found later.
+    The domain is found later.
     """
     if not any(moved):
         return table

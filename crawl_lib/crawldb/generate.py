@@ -1,4 +1,4 @@
-"""`generate`: from the newest version of the CrawlDb a list of what an iteration visits.
+"""`generate`: from the newest version of the CrawlDb a list for an iteration.
 
 How data flows: `_opened` gives an engine the version's rows, the settings, what `urls.rules` refuse, and what other
 lists hold (`lists`); `sql/crawldb/weighed.sql` says what speaks against a URL by itself, `budgets` what rules for traps
@@ -6,8 +6,8 @@ and budgets of hosts and domains refuse, and `by_host.sql` to `by_place.sql` whi
 best of each host, domain and node, then of all. The list goes to the nodes as seeds do, by one rename. The table is not
 written: the list is the lease.
 
-Run again, it finds the list of its run and iteration by the manifest. Two that run at the same time have one name to
-give: who is late reads the lists again, and leaves out what the other one took.
+A second call finds the list of the run and iteration by the manifest. Two simultaneous calls have one name to give: the
+later call reads the lists again, and leaves out URLs of the other list.
 """
 
 import uuid
@@ -66,44 +66,44 @@ class Reason(StrEnum):
     """Why a list has a URL or not: the words of manifests, results and `explain`. A URL has the first that holds."""
 
     LISTED = "listed"
-    """The list has it."""
+    """The list has the URL."""
     PAGE = "page"
-    """It is a page, and the list is of a round of requisites."""
+    """A page, but the list is of a round of requisites."""
     NOT_NEEDED = "not_needed"
-    """It is a requisite, and no page asks for another visit: see `sql/crawldb/needed.sql`."""
+    """A requisite, and no page asks for another visit: see `sql/crawldb/needed.sql`."""
     NOT_DUE = "not_due"
-    """Its next visit is later."""
+    """The next visit is later."""
     FILTER = "filter"
     """`urls.rules`, `urls.max_depth`, or the filters and normalisers for the CrawlDb refuse it now."""
     LEASED = "leased"
     """Another list has it, whose lease is not over, and the table knows of no visit since."""
     SCORE = "score"
-    """Its score is below `generate.min_score`."""
+    """The score is below `generate.min_score`."""
     STATUS = "status"
-    """`generate.statuses` does not name its state."""
+    """`generate.statuses` does not name the URL's state."""
     TRAP = "trap"
-    """A rule of `traps` refuses it: it was never listed, and all groups of its URL are full."""
+    """A rule of `traps` refuses it: the URL was never listed, and all groups of the URL are full."""
     HOST_PAGES = "host_pages"
-    """It was never listed, and `urls.max_pages_per_host` other URLs of its host come before it."""
+    """Never listed, and `urls.max_pages_per_host` other URLs of the host come first."""
     DOMAIN_PAGES = "domain_pages"
-    """It was never listed, and `urls.max_pages_per_domain` other URLs of its domain come before it."""
+    """Never listed, and `urls.max_pages_per_domain` other URLs of the domain come first."""
     DOMAIN_HOSTS = "domain_hosts"
-    """It was never listed, and `urls.max_hosts_per_domain` other hosts of its domain come before its host."""
+    """Never listed, and `urls.max_hosts_per_domain` other hosts of the domain come first."""
     HOST_LIMIT = "host_limit"
-    """`generate.max_per_host` better ones of its host are there, or `generate.max_per_failing_host`."""
+    """The list has `generate.max_per_host` better URLs of the host, or `generate.max_per_failing_host`."""
     DOMAIN_LIMIT = "domain_limit"
     """The same of `generate.max_per_domain`."""
     ROOM = "room"
-    """The node of its host has no room in its batch: `batch.size` less what waits there."""
+    """The batch of the host's node is full: `batch.size` less what waits there."""
     TOP_N = "top_n"
     """`generate.top_n` better ones are there."""
     REQUISITES_TOP_N = "requisites_top_n"
-    """It is a requisite, and `generate.requisites_top_n` others are there."""
+    """A requisite, and `generate.requisites_top_n` others are there."""
     OUTRANKED = "outranked"
     """The row itself may be listed, but the list has not taken it: the reason is one from `TRAP` to
     `REQUISITES_TOP_N`. Only `look_up` says so, since a ranking needs the whole table; `explain` knows the reason."""
     UNKNOWN = "unknown"
-    """The CrawlDb does not have it."""
+    """The CrawlDb does not have the URL."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def generate(
 ) -> Generated:
     """Make the list of an iteration, and its folder, or find them.
 
-    Lists that are used up are deleted.
+    Used-up lists are deleted.
 
     `now`: when, for what is due and for the lease. `batch_size`: URLs a node may take, None: as the config says.
     Raises InputError before the first version; ConfigError of a plug-in, and as `start_iteration` does;
@@ -139,7 +139,7 @@ def generate(
         version = newest_version(stores)
         if version is None:
             raise InputError(
-                f"{stores.crawl.path}: has no CrawlDb yet; `krake inject` or `krake crawldb update` makes it"
+                f"{stores.crawl.path}: has no CrawlDb yet; run `krake inject` or `krake crawldb update`"
             )
         current = stores.crawl.find(run_id, iteration)
         if (
@@ -187,7 +187,7 @@ class _Making:
     listed: list[pa.RecordBatch] = field(default_factory=list)
 
     def make(self, version: Version) -> MadeList | None:
-        """Make the list, or return that of an earlier attempt.
+        """Make the list, or return the list of an earlier attempt.
 
         None: another process has made a list of the same version under another name.
         """
@@ -196,7 +196,7 @@ class _Making:
         size = self.batch_size or stores.config.batch.size
         rooms = {node: max(0, size - count) for node, count in waiting.items()}
         held = held_urls(stores, [*self.lists, *aside_lists(stores)], self.now)
-        # Named as what becomes the list, so that `krake sweep` knows when an attempt that was killed is over.
+        # The name is that of the later list, so that `krake sweep` knows when a killed attempt is over.
         work = VersionWork.at(
             stores, stores.crawl.inbox.path(f".{name}-{uuid.uuid4().hex}", FileName.LISTS)
         )
@@ -245,7 +245,7 @@ class _Making:
         return MadeList(name, manifest)
 
     def _folder(self) -> str:
-        """Return the iteration's folder, which is made if necessary."""
+        """Return the iteration's folder, made if necessary."""
         if self.current is None:
             names: Row = {
                 "run_id": self.run_id,
@@ -295,7 +295,7 @@ class _Making:
 
 
 _LATER = (Reason.NOT_DUE, Reason.LEASED)
-"""Reasons that pass by themselves."""
+"""Temporary reasons."""
 
 
 def _read(engine: Engine) -> tuple[dict[str, Row], Iterator[pa.RecordBatch]]:
@@ -311,7 +311,7 @@ def _read(engine: Engine) -> tuple[dict[str, Row], Iterator[pa.RecordBatch]]:
 
 
 def _waiting(stores: Stores, lists: Sequence[MadeList]) -> dict[str, int]:
-    """Count the URLs that wait for each node.
+    """Count waiting URLs of each node.
 
     Such URLs are in the node's queue, by the newest segment, and in later lists, also of `krake retry`.
     """
@@ -441,7 +441,7 @@ def _settings(stores: Stores, basis: _Basis) -> pa.Table:
 
 
 def _refused(stores: Stores, engine: Engine) -> list[bytes]:
-    """Return the keys of due URLs that rules or chains refuse.
+    """Return the keys of due URLs refused by rules or chains.
 
     The rules are those of `urls.rules`, and the chains are those for the CrawlDb.
     """
@@ -469,7 +469,7 @@ def _owners(engine: Engine, nodes: Sequence[str]) -> pa.Table:
 
 
 def _taken_out(stores: Stores, segment: str) -> Collection[bytes] | None:
-    """Return the keys of pages that were taken out of a segment.
+    """Return the keys of pages taken out of a segment.
 
     None: the segment is gone.
     """
@@ -529,9 +529,9 @@ def explain(stores: Stores, url: str) -> WhyListed:
 def look_up(stores: Stores, url: str) -> WhyListed:
     """Answer `explain` for a canonical URL, without reading the whole version.
 
-    Arrow reads the URL's row, and DuckDB judges this one row. A row that may be listed is `listed` if the newest list
-    has its key, else `outranked`. Returns and raises the same as `explain`; it compares the checksums of the pages that
-    it reads, and no digests of the version's parts.
+    Arrow reads the URL's row, and DuckDB judges this one row. An allowed row is `listed` if the newest list has the
+    key, else `outranked`. Returns and raises the same as `explain`; it compares the checksums of the pages that it
+    reads, and no digests of the version's parts.
     """
     asked = _ListQuestion.of(stores, url, only_its_leases=True)
     rows = [*Versions(stores, CRAWLDB).rows_of(asked.basis.version, asked.key)]
@@ -563,7 +563,7 @@ class _ListQuestion:
 
     @classmethod
     def of(cls, stores: Stores, url: str, *, only_its_leases: bool = False) -> "_ListQuestion":
-        """Find the newest list and its version.
+        """Find the newest list, and the version of the list.
 
         Raises InputError before the first list, or without a version.
 

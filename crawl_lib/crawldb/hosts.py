@@ -1,6 +1,4 @@
-"""Statistics of each host in the CrawlDb and in the visits. Nothing is kept: one query finds it out when it is asked
-for.
-"""
+"""Statistics of each host in the CrawlDb and in the visits. Nothing is kept: a query computes the answer."""
 
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -40,7 +38,7 @@ def host_statistics(
 ) -> Generator[HostStatistics]:
     """Yield the statistics of each host, most URLs first, then by name.
 
-    `now`: decides which URLs are due. A visit counts if the version has taken it in and its segment still exists.
+    `now`: decides which URLs are due. A visit counts if the version has the visit and the segment still exists.
     Raises StorageError, NoRoomError, StoppedError.
     """
     segments = [stores.crawl.segment(*name.split("/")) for name in version.manifest["segments"]]

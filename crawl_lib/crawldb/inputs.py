@@ -1,6 +1,6 @@
-"""What an update takes in: folders of seeds and committed segments that the version before does not have.
+"""The inputs of an update: folders of seeds and committed segments missing from the earlier version.
 
-Their order is that of time: seeds come before the first iteration whose scope has them. The result does not depend on
+The order is by time: seeds come before the first iteration whose scope has them. The result does not depend on
 how segments were grouped into updates.
 """
 
@@ -46,7 +46,7 @@ NAMED_SCHEMA = columns("key bytes, url text, moment time")
 
 @dataclass(frozen=True)
 class SeedFacts:
-    """The wishes in the metadata of a seed; None: nothing. A value that is no number asks for nothing."""
+    """The wishes in the metadata of a seed; None: nothing. A value without a number has no effect."""
 
     score: Decimal | None = None
     interval_s: int | None = None
@@ -96,7 +96,7 @@ class UpdateInputs(SegmentInputs):
     def turns(self) -> list[dict[str, Any]]:
         """Return rows of `turns`: the round of each new segment.
 
-        Segments are named by their place, the oldest first.
+        Segments are named by place, the oldest first.
         """
         places = {
             folder: turn
@@ -163,7 +163,7 @@ class UpdateInputs(SegmentInputs):
     def hop_rows(
         self, hops: Iterable[dict[str, Any]], counted: dict[tuple[bytes, int], int]
     ) -> Iterator[dict[str, Any]]:
-        """Yield rows of redirects' targets that belong to the crawl.
+        """Yield rows of redirects' targets within the crawl.
 
         `hops`: answer of `crawldb/hops`.
 
@@ -265,7 +265,7 @@ def _hops_to(row: dict[str, Any], led: tuple[datetime, int] | None) -> int:
 
 
 def named_rows(named: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield rows of sitemaps that robots.txt names.
+    """Yield rows of sitemaps named by robots.txt.
 
     A sitemap counts as found when its iteration began. `named`: answer of `crawldb/named`.
     """
@@ -280,7 +280,7 @@ def _time_of(folder: str) -> datetime:
 
 
 def find_inputs(stores: Stores, parent: Version | None) -> UpdateInputs:
-    """Find the seeds and segments that a version lacks.
+    """Find seeds and segments missing from a version.
 
     Raises StorageError, DamagedFileError, StoppedError.
     """

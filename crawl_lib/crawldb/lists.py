@@ -1,10 +1,10 @@
-"""The lists that were made from the CrawlDb: whose they are, which URLs they hold, and when they are over.
+"""The lists made from the CrawlDb: owners, URLs, and ends of lists.
 
 A list is a folder as `seeds.hand_over` leaves it, and the file `listed.parquet` in it: the key of each URL, and its
-last visit as the table knew it when the list was made. It holds its URLs until its lease is over, or the table knows of
-another visit. It is deleted once its version is, all its nodes have taken it in, and it holds no URL any more. One that
-was set aside, since something of it is damaged, holds what all its nodes have begun with until its lease is over; then
-`krake sweep --damaged` deletes it.
+last visit as the table knew it when the list was made. A list holds its URLs until the lease is over, or the table
+knows of another visit. A list is deleted once its version is deleted, all nodes have taken the list in, and no URL is
+held any more. One that was set aside, since something of it is damaged, holds what all its nodes have begun with until
+its lease is over; then `krake sweep --damaged` deletes it.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ KEYS_SCHEMA = pa.schema(_COLUMNS)
 
 @dataclass(frozen=True)
 class MadeList:
-    """A list by its `name` and manifest. `aside`: its folder's name once it was set aside, else ""."""
+    """A list by `name` and manifest. `aside`: its folder's name once it was set aside, else ""."""
 
     name: str
     manifest: dict[str, Any]
@@ -44,7 +44,7 @@ class MadeList:
 
     @property
     def number(self) -> tuple[int, int]:
-        """Its version, and its number among the lists of that."""
+        """Version of the list, and number among the lists of this version."""
         return list_number(self.name)
 
     @property
@@ -54,7 +54,7 @@ class MadeList:
 
     @property
     def until(self) -> int:
-        """POSIX seconds of the end of its lease."""
+        """POSIX seconds of the end of the lease."""
         return int(self.manifest["now"]) + int(self.manifest["lease_s"])
 
     def is_of(self, run_id: str, iteration: int) -> bool:
@@ -62,7 +62,7 @@ class MadeList:
         return (self.manifest["run_id"], self.manifest["iteration"]) == (run_id, iteration)
 
     def count_of(self, node: str) -> int:
-        """Count the URLs that the list has for a node."""
+        """Count the list's URLs of a node."""
         return int(self.manifest["outlinks"].get(node, {}).get("count", 0))
 
 
@@ -75,7 +75,7 @@ def read_lists(stores: Stores) -> list[MadeList]:
 
 
 def aside_lists(stores: Stores) -> list[MadeList]:
-    """Return damaged lists that were set aside, but were taken in.
+    """Return damaged lists set aside after the nodes took the lists in.
 
     Each node has a segment of the list's iteration, so its URLs are not to be listed again. A list is left out if too
     little of it can be read.
@@ -98,7 +98,7 @@ def aside_lists(stores: Stores) -> list[MadeList]:
 
 
 def utc(seconds: float) -> datetime:
-    """POSIX seconds as tables have them."""
+    """POSIX seconds in the form of tables."""
     return datetime.fromtimestamp(seconds, UTC)
 
 
@@ -147,11 +147,11 @@ def keys_bytes(listed: Sequence[pa.RecordBatch]) -> bytes:
 def held_urls(
     stores: Stores, lists: Sequence[MadeList], now: int, key: bytes | None = None
 ) -> pa.Table:
-    """Return the URLs that lists still lease.
+    """Return the URLs leased by lists.
 
     The columns are key, fetched_time, until and `list`, the place in `lists`.
 
-    `key`: of the only URL that is wanted; then one list at a time is in memory. None: all URLs.
+    `key`: of the only wanted URL; then one list at a time is in memory. None: all URLs.
     """
     tables = []
     for place, one in enumerate(lists):
@@ -188,7 +188,7 @@ def _read_keys(stores: Stores, one: MadeList, key: bytes | None = None) -> pa.Ta
         raise DamagedFileError(f"{error}; run `krake fsck --repair`") from error
     if hashlib.sha256(data).hexdigest() != one.manifest["files"][KEYS_FILE]:
         raise DamagedFileError(
-            f"{path}: is not what was written (SHA-256); run `krake fsck --repair`"
+            f"{path}: differs from the written file (SHA-256); run `krake fsck --repair`"
         )
     keys = pq.read_table(io.BytesIO(data))
     return (
@@ -219,9 +219,9 @@ def delete_over(
     unseen: Collection[int],
     now: int,
 ) -> int:
-    """Delete lists that lease no URL any more; return how many.
+    """Delete lists without leased URLs; return how many.
 
-    `unseen`: places of lists that hold a URL.
+    `unseen`: places of lists with leased URLs.
     """
     held = {
         *unseen,

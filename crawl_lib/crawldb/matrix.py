@@ -1,7 +1,7 @@
-"""The matrix: what the table believed of a URL, what was seen since, and what it believes then. `update` joins it.
+"""The matrix: the earlier state of a URL, the new observation, and the new state. `update` joins it.
 
-The same table is in `docs/recrawl.md`. `kept`: the status of before; `restored`: that of before the row was an orphan.
-A requisite keeps its status: for a requisite the table says what its `fetch_status` becomes.
+The same table is in `docs/recrawl.md`. `kept`: the earlier status; `restored`: the status from before the row was an
+orphan. A requisite keeps the status: for a requisite the table says what its `fetch_status` becomes.
 """
 
 from enum import StrEnum
@@ -23,23 +23,23 @@ class Seen(StrEnum):
     CHANGED = "changed"
     """Content with another signature."""
     SAME = "same"
-    """Content with the signature that is known."""
+    """Content with the known signature."""
     NOT_MODIFIED = "not_modified"
-    """304, or a revisit: the content is that of the full capture."""
+    """304, or a revisit: the full capture has the same content."""
     LOST = "lost"
     """The same, but that full capture is gone."""
     REDIRECT_TEMPORARY = "redirect_temporary"
-    """A redirect that is not permanent."""
+    """A temporary redirect."""
     REDIRECT_PERMANENT = "redirect_permanent"
     """A redirect of status 301 or 308."""
     GONE = "gone"
-    """Any other outcome that does not pass, and the last failure of those that do."""
+    """Any other final outcome, and the last of several passing failures."""
     PASSING = "passing"
-    """A failure that passes: the row of `pages` has a `retry_at`."""
+    """A passing failure: the row of `pages` has a `retry_at`."""
     PARSE_FAILED = "parse_failed"
-    """Content of which nothing could be read."""
+    """Unreadable content."""
     LINK = "link"
-    """A link, or a redirect, to it, and no capture of its own since."""
+    """A link or redirect to the URL, without a capture since."""
     NOTHING = "nothing"
     """No event since the last version."""
     SEED_KEEP = "seed_keep"

@@ -1,4 +1,4 @@
-"""Another version of the same rows: what was found out about them by other means than visits."""
+"""Another version of the same rows: facts from other sources than visits."""
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -25,10 +25,10 @@ def revise(
 ) -> Version:
     """Make a version from the newest one's rows by a query.
 
-    `what`: what is revised, as the manifest's `revised` names it (`score`, `duplicates`); `of`: what it follows from, a
-    digest or a name. Where the newest version has been revised so already, that is the one. `query`: of `sql/`, all
-    columns of the table in order of keys, from `crawldb` (the rows as they are) and the tables that `prepare` makes.
-    Facts that an update finds later are in newer versions, which are to be revised again.
+    `what`: what is revised, as the manifest's `revised` names it (`score`, `duplicates`); `of`: the source, a digest or
+    a name. Where the newest version has been revised so already, that is the one. `query`: of `sql/`, all columns of
+    the table in order of keys, from `crawldb` (the rows as they are) and the tables that `prepare` makes. Later facts
+    are in newer versions, to be revised again.
 
     Raises InputError before the first version, and as `update` does.
     """

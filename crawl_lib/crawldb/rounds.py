@@ -1,8 +1,8 @@
-"""The scores that pages had in each round, where an update takes in many rounds, found in one pass.
+"""Scores of pages in each round of an update with many rounds, computed in one pass.
 
-A page hands on the score that it had when its round began, so each round needs the scores that earlier rounds have
-left. A query gives all that changes scores, in the order of the rounds (`sql/crawldb/steps.sql`). `Marks` keeps the
-current scores in arrays. A score is an integer here, in billionths, which is exactly what the table has.
+A page hands on its score from the begin of the round, so each round needs the scores left by earlier rounds. A query
+gives all changes of scores, in the order of the rounds (`sql/crawldb/steps.sql`). `Marks` keeps the current scores in
+arrays. A score is an integer here, in billionths, which is exactly what the table has.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,7 +21,7 @@ Flags: TypeAlias = npt.NDArray[np.bool_]
 Rows: TypeAlias = dict[str, Ints]
 
 MISSING = -(1 << 62)
-"""The score of a URL that has none yet: less than any other."""
+"""The score of a URL without a score yet: less than any other."""
 MARKS_SCHEMA = columns("key bytes, mark int64")
 STOOD_SCHEMA = columns("mark int64, segment int32, score int64")
 LEFT_SCHEMA = columns("mark int64, score int64")
@@ -73,7 +73,7 @@ class Marks:
     def stood(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         """Run all rounds, and yield visited pages' scores.
 
-        The scores are those of the time when their links were found.
+        The scores are as of the time when the links were found.
 
         `batches`: answer of `crawldb/steps`.
         """
@@ -114,7 +114,7 @@ class Marks:
         self.is_fixed[marks[rows["depth"] == 0]] = True
 
     def _gain(self, rows: Rows) -> None:
-        """Collect the scores that links pass on.
+        """Collect the scores passed on by links.
 
         Links of a round pass on scores from before the round.
         """

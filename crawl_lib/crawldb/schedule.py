@@ -1,4 +1,4 @@
-"""The schedule as tables that the query of `update` joins: rates and limits, and which rules hold for which URLs."""
+"""The schedule as tables that the query of `update` joins: rates and limits, and the rules of URLs."""
 
 import fnmatch
 import re
@@ -14,19 +14,19 @@ from crawl_lib.records import json_object
 from crawl_lib.versions import columns
 
 GONE_PART = 0.9
-"""The share of `schedule.always_s` that is the longest interval of a URL that is gone."""
+"""Longest interval of a gone URL, as a share of `schedule.always_s`."""
 NEVER_S = 1 << 40
 KINDS_SCHEMA = columns("host text, mime text, metadata text, sort int32")
 LIMITS_SCHEMA = columns("sort int32, status text, fixed_s int64, least_s int64, most_s int64")
 FACTS_SCHEMA = columns("metadata text, max_depth int32, score score")
 Kind = tuple[tuple[int, ...], int | None]
-"""The rules that match a URL but for its status, and the interval that its seed has fixed."""
+"""The rules that match a URL in all but the status, and the interval fixed by the seed."""
 
 
 def schedule_table(config: Config, *, ranked: bool = False) -> pa.Table:
     """Return the settings of the schedule, a table of one row.
 
-    A fixed schedule is an adaptive one that never changes an interval.
+    A fixed schedule is an adaptive schedule that never changes an interval.
 
     `ranked`: the scores are a rank, which links do not change.
     """
@@ -49,7 +49,7 @@ def schedule_table(config: Config, *, ranked: bool = False) -> pa.Table:
 
 
 def facts_table(texts: Iterable[str]) -> pa.Table:
-    """Return the facts that each text of metadata contains."""
+    """Return the facts in each text of metadata."""
     found = [(text, SeedFacts.of(text)) for text in texts]
     rows = [
         {"metadata": text, "max_depth": facts.max_depth, "score": facts.score}
@@ -59,7 +59,7 @@ def facts_table(texts: Iterable[str]) -> pa.Table:
 
 
 class Kinds:
-    """Sorts hosts, types and metadata by the rules that match them: a class for each set of rules."""
+    """Sorts hosts, types and metadata by matching rules: a class for each set of rules."""
 
     def __init__(self, rules: Iterable[ScheduleRuleConfig]) -> None:
         self._rules = [(rule, _matcher(rule)) for rule in rules]

@@ -1,6 +1,6 @@
 """Scores in an update, where plug-ins say what seeds, links and visits bring (`crawl_lib.scoring`).
 
-Without plug-ins a new URL has the highest score of what links to it. With them `injected` is asked of seeds,
+Without plug-ins a new URL has the highest score of its linking pages. With them `injected` is asked of seeds,
 `distribute` of each page with new links (what each hands on; null: they lead nowhere), `initial` of new URLs, and
 `update` of what was visited, or is linked to, with the sum of what it was given.
 """

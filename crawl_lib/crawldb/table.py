@@ -1,4 +1,4 @@
-"""The table: what a row says of a URL."""
+"""The table: the columns of a row."""
 
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -12,7 +12,7 @@ from crawl_lib.stores import Stores
 from crawl_lib.versions import SCORE, TIME, Family, TableOutput, Version, VersionFacts, Versions
 
 NEVER = datetime(9999, 12, 31, tzinfo=UTC)
-"""The `fetch_time` of a requisite that no page asks for."""
+"""The `fetch_time` of a requisite without a request from a page."""
 
 
 class Status(StrEnum):
@@ -23,21 +23,21 @@ class Status(StrEnum):
     FETCHED = "fetched"
     """The last visit brought content, the first or another one than before."""
     NOT_MODIFIED = "not_modified"
-    """The last visit found the content of before."""
+    """The last visit found the earlier content."""
     REDIRECTED_TEMPORARY = "redirected_temporary"
-    """It leads elsewhere, for now."""
+    """A temporary redirect."""
     REDIRECTED_PERMANENT = "redirected_permanent"
-    """It leads elsewhere, for good (301, 308)."""
+    """A permanent redirect (301, 308)."""
     GONE = "gone"
     """There is nothing, or nothing that may be fetched; it is tried again, at longer and longer intervals."""
     PARSE_FAILED = "parse_failed"
     """The answer could not be read."""
     DUPLICATE = "duplicate"
-    """Another URL has the same content, and is the better one."""
+    """A better URL has the same content."""
     ORPHAN = "orphan"
     """No page links to the URL any more, and the URL is no seed."""
     REQUISITE = "requisite"
-    """Pages need it, such as an image, and no page links to it; `fetch_status` has the status of its visits."""
+    """A requisite of pages, such as an image, without a link from a page; `fetch_status` has the status by visits."""
 
 
 _FIELDS: "list[pa.Field[Any]]" = [
@@ -69,19 +69,19 @@ _FIELDS: "list[pa.Field[Any]]" = [
 ]
 CRAWLDB_SCHEMA = pa.schema(_FIELDS)
 """Null where unknown. `fetch_time`: from when on it is to be visited next; `fetched_time`: of the last visit, whatever
-came of it; `modified_time`: of the visit that found the content that is known. `retries`: visits in a row that failed
-in a way that passes. `redirects`: hops since the last link. `capture_*`: the last full capture; `capture_segment` is
-`<folder>/<node>`. `depth`: links from a seed, whose own is 0. `fetch_status`: the status as the visits left it, where
-`status` is `duplicate`, `orphan` or `requisite`. A requisite has the `fetch_time` `NEVER` until a page asks for it, and
-its `depth` counts the steps from a page that needs it. `inlinks`: followed links and redirects to it on the newest
-captures of other pages; of a sitemap also in how many segments a robots.txt has named it."""
+came of it; `modified_time`: of the visit that found the known content. `retries`: visits in a row with a passing
+failure. `redirects`: hops since the last link. `capture_*`: the last full capture; `capture_segment` is
+`<folder>/<node>`. `depth`: links from a seed, whose own is 0. `fetch_status`: the status as the visits left it,
+where `status` is `duplicate`, `orphan` or `requisite`. A requisite has the `fetch_time` `NEVER` until a page asks
+for it, and its `depth` counts the steps from a page that needs it. `inlinks`: followed links and redirects to it on
+the newest captures of other pages; of a sitemap also in how many segments a robots.txt has named it."""
 
 
 CRAWLDB = Family(
     folder="crawldb",
     name="the CrawlDb",
     schema=CRAWLDB_SCHEMA,
-    made_again="the version before it counts, and the next update makes what it lacks",
+    made_again="the earlier version counts, and the next update adds missing rows",
     rebuilt="run `krake crawldb rebuild`",
     dictionary=(
         "host",
@@ -110,7 +110,7 @@ def newest_version(stores: Stores) -> Version | None:
 
 
 def rank_of(version: Version | None) -> str | None:
-    """Return the rank that a version's scores are.
+    """Return the rank behind a version's scores.
 
     The name is that of `revise`. None: scores follow from links.
     """

@@ -1,4 +1,4 @@
-"""The update: the version before, seeds and segments that it lacks, and a new version.
+"""The update: the earlier version, missing seeds and segments, and a new version.
 
 In the words of the tables of `sql/crawldb/`: what happened to URLs are `events` (captures, seeds), each with its place
 among those of its URL. The matrix says what a row is `after` one event; where a URL has several, all but the last are
@@ -76,8 +76,8 @@ _SIGNATURES = columns("key bytes, time time, signature bytes, segment int32")
 def update(stores: Stores, *, now: datetime) -> Version:
     """Add new seeds and segments to the newest version; return the result.
 
-    If nothing is new, the newest version is returned. `now`: when, for the manifest. Run again after a kill, it finds
-    what is there; of two at once, the second one takes in what the first has left. Raises DamagedFileError (an input,
+    If nothing is new, the newest version is returned. `now`: when, for the manifest. A second run after a kill finds
+    existing files; of two simultaneous updates, the second takes in the rest. Raises DamagedFileError (an input,
     or all versions), LockedError, StorageError, NoRoomError, StoppedError, and ConfigError of a plug-in, also if
     nothing is new.
     """
@@ -89,7 +89,7 @@ def update(stores: Stores, *, now: datetime) -> Version:
             return parent
         if version := _grown(stores, parent, inputs, now):
             return version
-        log.info("another update was faster: what it has left is taken in now")
+        log.info("another update was faster: the remaining input is taken in now")
 
 
 def rebuild(stores: Stores, *, now: datetime) -> Version:
@@ -124,7 +124,7 @@ def _grown(
 ) -> Version | None:
     """Return the next version.
 
-    None: another update has made a version of that number.
+    None: another update has made a version of this number.
     """
     versions = Versions(stores, CRAWLDB)
     number = versions.next_number()
@@ -153,12 +153,12 @@ class _Update:
 
     @property
     def stores(self) -> Stores:
-        """The stores of its crawl."""
+        """The stores of the crawl."""
         return self.work.stores
 
     @property
     def engine(self) -> Engine:
-        """The engine that joins its tables."""
+        """The engine of the joins."""
         return self.work.engine
 
     def ruled(self, facts: dict[str, Any]) -> Iterator[pa.RecordBatch]:
@@ -218,14 +218,14 @@ class _Update:
             self.engine.view(step, f"crawldb/{step}")
 
     def _narrow(self, condition: str, *names: str) -> None:
-        """Narrow tables to the rows for which a condition holds."""
+        """Narrow tables to the rows under a condition."""
         for name in names:
             self.engine.define(name, f"select * from all_{name} where {condition}")
 
     def _captures(self) -> list[str]:
         """Give the engine the input tables.
 
-        Returns the shares of the keys in which they are joined.
+        Returns the shares of the keys for the join.
         """
         engine = self.engine
         self.inputs.give(engine, "pages_given", "all_links")
@@ -300,7 +300,7 @@ class _Update:
         engine.values("schedule", schedule_table(config, ranked=ranked))
 
     def _links(self, count: int) -> None:
-        """Compute what links say of each URL to which they lead.
+        """Compute the facts of links for each target URL.
 
         `count`: the number of groups in which the segments are read.
         """
@@ -359,7 +359,7 @@ class _Update:
         )
 
     def _give(self) -> None:
-        """Define new links and redirects, with the scores of their pages.
+        """Define new links and redirects, with the scores of the pages.
 
         The scores are those of the time when links and redirects were found.
         """
@@ -369,7 +369,7 @@ class _Update:
     def _hand_on(self) -> None:
         """Define links and redirects again, with plug-ins' answers.
 
-        A view has to be made again once one of its tables was replaced.
+        A view must be made again after a change of its tables.
         """
         self._give()
         self.scores.hand_on()
@@ -436,7 +436,7 @@ class _Update:
 
 
 def _groups(segments: int, count: int) -> list[str]:
-    """Return conditions that divide tables into at most `count` groups.
+    """Return conditions to divide tables into at most `count` groups.
 
     `segments`: their number in the tables. There are never more than `_MOST_GROUPS`.
     """
@@ -451,7 +451,7 @@ _domain_of = lru_cache(1 << 20)(domain_of.__wrapped__)
 
 
 def with_names(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Add host and domain to rows that lack them."""
+    """Add missing hosts and domains to rows."""
     found = dict(zip(batch.schema.names, batch.columns, strict=True))
     found["host"] = _filled(found["host"], found["url"], hosts_of)
     found["domain"] = _filled(found["domain"], found["host"], _domains_of)

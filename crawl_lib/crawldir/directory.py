@@ -149,7 +149,7 @@ def _read_scope(storage: Storage, where: str, digest: object) -> set[str]:
         data = storage.read_bytes(where)
         if Scopes.digest(data) == digest:
             return set(data.decode("ascii").splitlines())
-        problem = "is not what was written (SHA-256)"
+        problem = "differs from the written file (SHA-256)"
     except PathNotFoundError:
         problem = "is not there"
     except UnicodeDecodeError as error:
@@ -265,7 +265,8 @@ class CrawlDirectory:
     def __init__(self, storage: Storage, path: str, work: Work | None = None) -> None:
         """Open a crawl directory.
 
-        `path`: relative to the storage's root. `work`: the work that reads the directory; None: work that nobody stops.
+        `path`: relative to the storage's root. `work`: the work that reads the directory; None: work that cannot be
+        stopped.
         """
         self.storage = storage
         self.path = path
@@ -295,7 +296,7 @@ class CrawlDirectory:
         folder, _, node = "/".join(text.rstrip("/").split("/")[-2:]).rpartition("/")
         if not folder.isdecimal() or not node or node.startswith("."):
             raise InputError(
-                f"{text}: is no segment; name it <folder>/<node>, such as 1795000000/node-a"
+                f"{text}: is no segment; give <folder>/<node>, such as 1795000000/node-a"
             )
         return self.segment(folder, node)
 
@@ -331,7 +332,7 @@ class CrawlDirectory:
         )
 
     def newest(self) -> str:
-        """Return the newest iteration's folder, "" if there is none."""
+        """Return the newest iteration's folder, or "" without iterations."""
         return (self.folders() or [""])[-1]
 
     def newest_iteration(self) -> Iteration | None:

@@ -57,7 +57,7 @@ class Forget:
                 f"{where}: is not a list of forgotten keys: {error!r}"
             ) from error
         if len(keys) != KEY_BYTES * count or sha1(keys).hexdigest() != digest:
-            raise DamagedFileError(f"{where}: has not the {count} keys of 20 bytes that it says")
+            raise DamagedFileError(f"{where}: lacks some of the noted {count} keys of 20 bytes")
         found = np.frombuffer(keys, f"S{KEY_BYTES}")
         return cls(
             name.removeprefix(FileName.OPEN_PREFIX),

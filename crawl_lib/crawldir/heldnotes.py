@@ -179,5 +179,5 @@ class HeldNotes:
 
 def _damaged(path: str, node: str, problem: str) -> DamagedFileError:
     return DamagedFileError(
-        f"{path}: {problem}; run `{HeldNotes.command(node)}` on its machine, which writes it again"
+        f"{path}: {problem}; run `{HeldNotes.command(node)}` on the node's machine to write the note again"
     )

@@ -81,7 +81,7 @@ class RetryNow:
         value = unsealed(head)
         hosts, count = value["hosts"], value["keys"]
         if len(keys) != KEY_BYTES * (count or 0) or sha1(keys).hexdigest() != value["keys_sha1"]:
-            raise ValueError(f"it has not the {count} keys of 20 bytes that it says")
+            raise ValueError(f"it lacks some of the noted {count} keys of 20 bytes")
         found = (
             None
             if count is None
@@ -129,9 +129,7 @@ class RetryNowNotes:
         try:
             return RetryNow.from_bytes(self._crawl.storage.read_bytes(path), name)
         except (ValueError, KeyError, TypeError) as error:
-            again = (
-                "run `krake fsck --repair`, which deletes it, and then `krake retry --now` again"
-            )
+            again = "run `krake fsck --repair` to delete the file, then `krake retry --now` again"
             raise DamagedFileError(
                 f"{path}: is not a note of `krake retry --now`: {error}; {again}"
             ) from error

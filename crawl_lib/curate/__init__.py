@@ -1,4 +1,4 @@
-"""What people do with a crawl by hand: forget, retry, drop and compact pages, import archives, make one index.
+"""Work on a crawl by hand: forget, retry, drop and compact pages, import archives, make one index.
 
 How data flows: `forget` notes keys in the crawl directory, then deletes the keys from the key servers, so that pages
 are crawled again. `retry` leaves a list of failed pages, past the key check; `retry_now` leaves a note that makes

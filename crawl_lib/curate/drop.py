@@ -61,7 +61,10 @@ def drop_pages(stores: Stores, pages: Sequence[str], *, dry_run: bool = False) -
             segments_of.setdefault(key, []).append(str(segment))
         if new or out & reader.dropped:
             report.places.append(
-                PagePlace(segment.path, "`krake segment compact` takes them out of its WARC files")
+                PagePlace(
+                    segment.path,
+                    "`krake segment compact` takes dropped pages out of the WARC files",
+                )
             )
         for pages_of, keys in ((report.already, out), (report.dropped, new)):
             if keys:

@@ -215,7 +215,7 @@ def digest_is_right(record: WarcRecord) -> bool:
 
 @dataclass
 class FileReport:
-    """The result of one archive.
+    """Result for a single archive.
 
     `state`: `imported`, `nothing` (read, without a page to import: the counts say why), `already_imported`, `refused`
     (no readable record), or `readable` (dry run). `records`: all readable records. `pages`: the imported pages;

@@ -64,7 +64,7 @@ def _spool(
 ) -> None:
     """Write the rows of captures, without bodies.
 
-    Nobody reads the bodies.
+    The bodies are not read.
     """
     config = stores.config
     info = WarcInfo(VERSION, stores.config_digest, "", "", _PREFIX)

@@ -112,7 +112,7 @@ class Failures:
 
 @dataclass
 class RetryNowReport:
-    """The URLs that are due at once, or would be.
+    """Report of URLs due at once, also of a dry run.
 
     `waiting`: URLs that wait in queues of this machine, and `hosts` in back-off there; `asked`: hosts that stay left
     alone because of their Retry-After, each with the end (POSIX seconds). `until`: when the first of the URLs would be

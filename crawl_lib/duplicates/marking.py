@@ -1,4 +1,4 @@
-"""Of equal pages one stays, and the others get the status `duplicate` in the CrawlDb.
+"""Marks all but the best of equal pages as `duplicate` in the CrawlDb.
 
 A page that has changed, or has become the best, has the status of its visits again. The order is that of Nutch, and the
 key: the highest score, the newest visit, https before http, the shortest URL after decoding, the smallest key.

@@ -10,11 +10,11 @@ from crawl_lib.stores import Stores
 from crawl_lib.versions import VersionWork, columns
 
 LEAST_PAGES = 5
-"""Of a host that is reported, and on which a block is."""
+"""Least number of pages of a reported host, and of pages with a block."""
 MOST_HOSTS = 100
 """That have a text: one that more have, such as that of an empty page, makes none of them a mirror."""
 MOST_LINES, MOST_LINE_CHARS = 1_000, 200
-"""Of a page, and of a line, that templates are looked for in."""
+"""Number of lines of a page, and of characters of a line, in the search for templates."""
 
 
 def find_mirrors(stores: Stores) -> list[Row]:

@@ -1,4 +1,4 @@
-"""What sorts and joins the tables of export and linker: DuckDB on one machine, Spark on many.
+"""Engines that sort and join the tables of export and linker: DuckDB on one machine, Spark on many.
 
 How data flows: a stage opens an engine (`open_engine`), defines tables by Parquet files of the store, and reads the
 answer of a query as batches in the order of its `order by` (`stream`). A query is a file of `sql/`; both engines run

@@ -21,7 +21,7 @@ from crawl_lib.version import in_checkout
 
 LEAST_VERSION = 17
 NEEDED = f"batch.engine: spark needs Java {LEAST_VERSION} or newer"
-REMEDY = "install one and set JAVA_HOME, or set batch.engine: duckdb"
+REMEDY = "install Java and set JAVA_HOME, or set batch.engine: duckdb"
 _AUTHENTICATION, _PRINCIPAL = "hadoop.security.authentication", "dfs.namenode.kerberos.principal"
 
 

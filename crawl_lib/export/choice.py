@@ -1,4 +1,4 @@
-"""What an export is made of: the segments it takes in, its options, and the file `inputs`."""
+"""The inputs of an export: the segments it takes in, its options, and the file `inputs`."""
 
 import re
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ class SegmentInput:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What an export was made of: everything that decides its bytes.
+    """Inputs of an export: everything that decides its bytes.
 
     `segments`: in order of folder (as a number) and node. `mime_types`: patterns in lower case, or None. `compressor`,
     `level`: of the content file, unless a newer Krake wrote that than began the export. `revisited`: whether pages are

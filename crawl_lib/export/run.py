@@ -35,13 +35,13 @@ log = logging.getLogger(__name__)
 MAX_PAGES = (1 << 31) - 1
 BATCH_ROWS = 1 << 14
 STATUSES = pa.schema([PAGES_SCHEMA.field("key"), pa.field("status", pa.string())])
-"""What is read of the CrawlDb."""
+"""Columns read from the CrawlDb."""
 OUTPUTS = (PAGES, URL_MAPPING, CONTENT, OFFSETS)
 
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What an export holds. `bytes`: of the content file. `complete_already`: nothing was left to do.
+    """Counts of an export. `bytes`: of the content file. `complete_already`: nothing was left to do.
 
     `late_segments`: how many came after the export was begun: they are not in it, but will be in the next one.
     """

@@ -1,17 +1,17 @@
-"""Fetching: from URLs of a take to what the web answered.
+"""Fetching: from URLs of a take to answers of the web.
 
-`loop.fetch_all` gives a host its URLs when it is begun (`hosts`; `hoststore` is what the node remembers of hosts, and
+`loop.fetch_all` gives a host its URLs when it is begun (`hosts`; `hoststore` is the node's memory of hosts,
 `pagetables` of pages). When a host is ready, `robots` says whether its next URL may be fetched (`robotstxt` reads the
 rules), asking for robots.txt first where nothing is known. `dispatch` sends the request: `dns` finds an address that
-the `address` filter allows, `turns` gives the turns of IP and host, in spans that the task reserves where nodes share
-them, and `transport`, woken by sockets and by an `alarm`, carries it by an `exchange` of curl; a slow one goes on in
-the slow `lane`. `classify` says what came back means, `retry` what to do after a failure; `dispatch` does it: the
+passes the `address` filter; `turns` gives the turns of IP and host, in spans reserved by the task if nodes share turns;
+and `transport`, woken by sockets and by an `alarm`, carries the request by an `exchange` of curl; a slow request goes
+on in the slow `lane`. `classify` judges the answer, `retry` names the action after a failure; `dispatch` does it: the
 answer goes to the caller, or the URL back to its host, which rests for its delay. A host that fails too often, or wants
 to be left alone, is: `again` says for how long, and when its URLs are tried again, over iterations. A `loop.LiveRun`
-gets its URLs one by one while it runs; all else is the same.
+gets URLs one by one during the run; all else is the same.
 
-After a crash: URLs that were not reported are fetched again by the caller's next run. `hoststore` finds its mark, so
-every host waits one delay (its own, since answers to robots.txt are stored at once) before it is asked again.
+After a crash: the caller's next run fetches unreported URLs again. `hoststore` finds the mark, so
+every host waits its own delay (answers to robots.txt are stored at once) before the next request.
 """
 
 from typing import TYPE_CHECKING
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from crawl_lib.fetch.turns import Spans, Turns, boot_id
     from crawl_lib.fetch.useragent import user_agent_header
 else:
-    # asyncio, curl and c-ares take 25 ms; who reads what is known of hosts needs none of them.
+    # asyncio, curl and c-ares take 25 ms; readers of host data need none of these.
     __getattr__ = loads_later(
         __name__,
         {

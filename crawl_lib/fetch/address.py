@@ -42,9 +42,9 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _COMPATIBLE = ipaddress.IPv6Network("::/96")
 
 _NAMED = tuple(ipaddress.ip_network(text) for text in ("::1/128", "fc00::/7", "fe80::/10"))
-"""Networks of IPv6 that people use, within the large ranges that are not given out to the internet."""
+"""Networks of IPv6 in use, within large ranges outside the public internet."""
 _LARGE = 3
-"""A prefix so short is no network that a person would allow: the address alone is proposed."""
+"""A person would not allow so short a prefix: the address alone is proposed."""
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -99,9 +99,9 @@ def _inner_network(address: _Address) -> _Network | None:
 
 
 class AddressFilter:
-    """Says of a resolved address whether a socket to it may be opened. Safe from many threads.
+    """Says whether a socket to a resolved address may be opened. Safe from many threads.
 
-    `allow_networks`: networks in CIDR form that are allowed although they are inner ones (`fetch.allow_networks`). An
+    `allow_networks`: allowed inner networks in CIDR form (`fetch.allow_networks`). An
     IPv6 address that carries an IPv4 address is allowed if either of the two is.
     """
 
@@ -112,7 +112,7 @@ class AddressFilter:
     def allows(self, address: str) -> bool:
         """Return whether `address` may be connected to.
 
-        A zone after `%` is ignored; a text that is no address is refused.
+        A zone after `%` is ignored; a text without an address is refused.
         """
         known = self._known.get(address)
         if known is None:

@@ -1,4 +1,4 @@
-"""When a URL whose failure passes is tried again, and its host asked again: by the retry table, and as hosts ask."""
+"""Times of the next try of a URL after a passing failure, and of its host: by the retry table, and as hosts ask."""
 
 from math import ceil
 
@@ -22,7 +22,7 @@ def retry_at(
 
     None: the outcome is final.
 
-    `retries`: in how many earlier iterations it failed in a way that passes. `host_until`: the end of its host's
+    `retries`: number of earlier iterations with a passing failure. `host_until`: the end of its host's
     back-off.
     """
     row = RETRIES[row_of_answer(fetched.outcome, fetched.status)]
@@ -36,7 +36,7 @@ def retry_at(
 def back_off_s(before: int, asked_s: float, config: RetryConfig) -> float:
     """Return for how long a host is left alone, in seconds.
 
-    `before`: the earlier back-offs in a row; `asked_s`: the seconds that the host asks for.
+    `before`: the earlier back-offs in a row; `asked_s`: the seconds requested by the host.
     """
     return _wait_s(RETRIES[Outcome.HOST_GAVE_UP].passes_s or 0.0, before, asked_s, config)
 
@@ -46,7 +46,7 @@ def _wait_s(first_s: float, before: int, asked_s: float, config: RetryConfig) ->
 
 
 def retry_after_s(head: bytes, now: float) -> float:
-    """Return the seconds that Retry-After fields ask for, 0 without a field.
+    """Return the seconds of Retry-After fields, 0 without a field.
 
     See RFC 9110, 10.2.3. Each field has a number or a date. Among several fields, or numbers with commas between them,
     the longest wait counts: the host is asked too late rather than too early. `now`: POSIX seconds.

@@ -1,7 +1,7 @@
-"""What a transfer's end means: curl's numbers, and why we ended it ourselves, become rows of the retry table.
+"""The meaning of a transfer's end: curl's numbers, and why we ended it ourselves, become rows of the retry table.
 
-Also the little that must be understood of a head to say so. No curl number is known outside this module and those that
-drive it (`exchange`, `transport`).
+Also the few needed facts of a head. Only this module, `exchange` and `transport` know numbers
+of curl.
 """
 
 import pycurl as _curl  # type: ignore[import-untyped]
@@ -13,9 +13,9 @@ from crawl_lib.states import Outcome
 Failure = Outcome | Trouble
 """A row of the retry table. An answer, too, falls under one."""
 End = tuple[Failure | None, str]
-"""Why we ended a transfer ourselves, and what is said of it. None: it is an answer, cut at its limit."""
+"""Our own reason for the end of a transfer, and the text about this reason. None: it is an answer, cut at its limit."""
 WHOLE: End = None, "whole"
-"""An answer of which nothing is missing: its body ended before the connection did."""
+"""A complete answer: its body ended before the connection did."""
 
 OUTCOME_OF_TROUBLE = {
     Trouble.STALE_CONNECTION: Outcome.CONNECT_FAILED,

@@ -1,4 +1,4 @@
-"""The way of a request: its host's address, the turns of IP and host, the transport, and what its answer leads to.
+"""The way of a request: the host's address, the turns of IP and host, the transport, and the effects of the answer.
 
 An answer, or a failure, is reported, or its URL is tried again; its host rests, or is given up.
 """
@@ -33,7 +33,7 @@ LAPSED_S = 0.25
 MOST_LAPSES = 40
 """Tries, with such pauses, for a redirect of robots.txt to another host."""
 _FEW_HOSTS = 16
-"""The number of hosts of one address that are reserved at once, where nodes share them."""
+"""Number of hosts of one address to reserve at once, if nodes share hosts."""
 
 
 _Fail = Callable[[BaseException], None]
@@ -41,7 +41,7 @@ _Allow = Callable[[str, str], bool]
 
 
 class Caller(Protocol):
-    """Who asked for the run: gets what was fetched, and says how long to go on. An exception of the caller ends the
+    """Who asked for the run: gets the fetched answer, and says how long to go on. An exception of the caller ends the
     run.
     """
 
@@ -93,9 +93,9 @@ class Dispatch:
     """The requests of one run. All methods belong to the loop's thread.
 
     `act`: makes a change to the run, then starts what is ready; nothing once the run is over. `fail`: ends the run with
-    an error. `retries`: what to do after each failure. `in_flight`: requests that the transport has, or that have
-    answered and are not reported yet. `left`: URLs that are not reported. `may_send`: says whether a host may be asked
-    now; None: each host may. A host waits while it may not be asked, and no connection is opened.
+    an error. `retries`: actions after each failure. `in_flight`: requests in the transport, or answered but not
+    reported yet. `left`: unreported URLs. `may_send`: says whether a host may be asked now; None: each host
+    may. A host waits while it may not be asked, and no connection is opened.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class Dispatch:
         return self._config.connections + self._transport.slow
 
     def close(self) -> None:
-        """Abandon what runs, without calling back."""
+        """Abandon running requests, without calling back."""
         self._transport.close()
         self.dns.close()
         for host in self._hosts.begun.values():
@@ -165,7 +165,7 @@ class Dispatch:
             gate = self._gates.get(host.address)
             if gate is None:
                 gate = self._gates[host.address] = IpGate(host.address)
-            host.in_flight += 1  # it waits for the gate, and does nothing else
+            host.in_flight += 1  # the host waits for the gate only
             gate.waiting.append((host, job))
             if not gate.in_heap:
                 self.open(gate)
@@ -175,7 +175,7 @@ class Dispatch:
     def open(self, gate: IpGate) -> None:
         """Send a request of a gate on the address's turn.
 
-        The first host goes that may.
+        The first allowed host goes.
         """
         if not gate.waiting:
             return
@@ -213,7 +213,7 @@ class Dispatch:
     def _next_of(self, gate: IpGate) -> tuple[float, int]:
         """Find the waiting host of a gate that may go first.
 
-        Returns the seconds until then, and the place of the host among those that wait. Only few hosts are asked for,
+        Returns the seconds until then, and the place of the host among waiting hosts. Only few hosts are asked for,
         and only now: none is ours for long, and many may wait for one address.
         """
         few = enumerate(islice(gate.waiting, _FEW_HOSTS))
@@ -278,7 +278,7 @@ class Dispatch:
             self._wait_for_lease(host, job)
             return
         if self._is_polite(host):
-            # A transfer that was paused for room may last twice its time limit.
+            # After a pause for room, a transfer may last twice the time limit.
             wait_s = self._turns.reserve(
                 f"host {host.name}", 2 * self._config.time_limit_s + host.delay_s
             )
@@ -364,7 +364,7 @@ class Dispatch:
     # -- and back -------------------------------------------------------------------------------------------------
 
     def _take(self, host: Host, job: Job, fetched: Fetched, failure: Failure) -> None:
-        """Handle the end of a request that was sent."""
+        """Handle the end of a sent request."""
         self.in_flight -= 1
         host.in_flight -= 1
         job.is_sent = False
@@ -412,7 +412,7 @@ class Dispatch:
     def _note_asked(self, host: Host, fetched: Fetched, row: Retry) -> None:
         """Record how long a host asks to be left alone.
 
-        Only failures that pass count. `krake retry --now` respects this time.
+        Only passing failures count. `krake retry --now` respects this time.
         """
         asked_s = retry_after_s(fetched.head, fetched.time) if row.passes_s is not None else 0.0
         if asked_s:
@@ -435,7 +435,7 @@ class Dispatch:
             self._hosts.set_back_off(host, NO_BACK_OFF)
 
     def end(self, job: Job, outcome: Outcome, error: str) -> None:
-        """Report what is not asked for (again)."""
+        """Report URLs without another request."""
         self._report(
             job, Fetched(job.url, self._hosts.wall(), outcome, attempts=job.tries, error=error)
         )
@@ -492,7 +492,7 @@ class Dispatch:
     def _retry_at(self, taken: TakenUrl, host: Host, fetched: Fetched) -> int | None:
         """Return when to try a failed URL again.
 
-        In a live run a URL that was not requested waits only for its host.
+        In a live run an unrequested URL waits only for the host.
         """
         when = retry_at(fetched, taken.queued.retries, self._hosts.retry, host.back_off.until)
         if when is None or fetched.attempts or host.ending_until == math.inf:

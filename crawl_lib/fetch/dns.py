@@ -1,11 +1,11 @@
-"""Names to addresses: each name is looked up once while its answer is fresh, and none waits for a slow one.
+"""Names to addresses: each name is looked up once while the answer is fresh, and no name waits for a slow name.
 
-curl never looks a name up: it is given an address for each request, so that the address filter, the turns of an IP
-and the connection all speak of the same address.
+curl never looks a name up: curl gets an address for each request, so that address filter, turns of an IP and connection
+use the same address.
 
-Names are looked up as the system does it, by c-ares, which does not block. It goes by the system's files: nsswitch.conf
+c-ares looks names up like the system, without blocking. The look-up uses the system's files: nsswitch.conf
 (of its sources `files` and `dns`), hosts, and resolv.conf with name servers, search domains and options. All runs on
-the loop, in its thread: c-ares says which sockets it waits for.
+the loop, in its thread: c-ares names the sockets to wait for.
 """
 
 import asyncio
@@ -110,7 +110,7 @@ class SystemResolver:
             self.close()
 
     def close(self) -> None:
-        """Give up what is asked; its `then` may still be called."""
+        """Give up pending look-ups; its `then` may still be called."""
         if self._timer is not None:
             self._timer.cancel()
         if self._ares is not None:
@@ -142,7 +142,7 @@ class SystemResolver:
             self._loop.remove_writer(fd)
 
     def _tick(self) -> None:
-        """Let c-ares see what has run out of time."""
+        """Let c-ares notice time-outs."""
         self._ares.process_fd(pycares.ARES_SOCKET_BAD, pycares.ARES_SOCKET_BAD)
         self._timer = self._loop.call_later(_CHANNEL_TICK_S, self._tick) if self._open else None
 
@@ -154,7 +154,7 @@ class DnsCache:
     methods belong to its thread.
 
     * Names are asked for in the order they came, at most `YOUNG` of them within `YOUNG_S`.
-    * A slow name, or one that never answers, delays no other by more than that.
+    * A slow or silent name delays no other name by more than this time.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class DnsCache:
         self._answers: dict[str, Resolved] = {}
         self._waiting: dict[str, list[_Then]] = {}
         self._queue: deque[str] = deque()
-        # Names that are asked for, and when; both in the order of asking.
+        # Names in look-up, with times; both in the order of asking.
         self._young: dict[str, float] = {}
         self._slow: dict[str, float] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -211,7 +211,7 @@ class DnsCache:
         self._ask_more()
 
     def close(self) -> None:
-        """Drop answers that still come."""
+        """Drop late answers."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()

@@ -1,7 +1,6 @@
-"""One transfer: an easy handle of curl, its callbacks, and the state that is new for each request.
+"""One transfer: an easy handle of curl, the callbacks, and the state of each request.
 
-The handle's options are set once, and handles are used again: a request sets its URL, and its address where that is
-another one than the last time.
+The handle's options are set once, and handles are used again: a request sets the URL, and a changed address.
 """
 
 import math
@@ -46,17 +45,18 @@ LONG_HEAD: End = Outcome.PROTOCOL_ERROR, "the headers pass fetch.max_header_byte
 _DEBIAN_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 
 Done = Callable[[Fetched, Failure], None]
-"""Gets what one request ended in, and the row of the retry table that it falls under."""
+"""Gets the end of a request, and the request's row of the retry table."""
 
 
 class InflightBudget:
     """How many bytes of bodies may be in flight at once: `fetch.max_inflight_bytes`, among so many `connections`.
 
     Half of it is divided: up to its share of that a transfer is never held up, so large bodies cannot delay small
-    pages. Above its share it draws on the other half, which is common; while that is used up it pauses, and goes on
-    when another one has ended. In the slow lane it has no share, and draws on the common half alone. One may always go
-    on: the first that found no room, up to its own end. A pause does not count as time of its transfer, but it ends one
-    that lasts twice as long as it may: else hosts that stop talking would hold up the others one after the other.
+    pages. Above its share it draws on the other half, which is common; without free bytes the transfer pauses, and goes
+    on when another transfer has ended. In the slow lane it has no share, and draws on the common half alone. One may
+    always go on: the first that found no room, up to its own end. A pause does not count as time of the transfer, but a
+    pause ends a transfer after twice the time limit: else hosts that stop talking would hold up the others one after
+    the other.
     """
 
     def __init__(self, max_bytes: int, connections: int) -> None:
@@ -66,7 +66,7 @@ class InflightBudget:
         self._paused: list[Exchange] = []
 
     def takes(self, holder: "Exchange", had: int, more: int) -> bool:
-        """Return whether a transfer that has `had` bytes may take `more`.
+        """Return whether a transfer with `had` bytes may take `more`.
 
         A transfer that may not is paused, and resumed when there is room.
         """
@@ -93,7 +93,7 @@ class InflightBudget:
         return True
 
     def release(self, holder: "Exchange") -> None:
-        """Free the bytes of a transfer that has ended."""
+        """Free the bytes of an ended transfer."""
         self._room += holder.held
         holder.held = 0
         if self._first is holder:
@@ -109,10 +109,10 @@ class InflightBudget:
 class Exchange:
     """An easy handle with the state of the transfer it runs: `prepare` begins one, `result` ends it.
 
-    `before_send`: called with address and host name once it is connected, right before the request is written; False
-    if it must not be. `held`: what the transfer has of the budget's common half. `due`: when it ends; `ended`: why we
-    ended it ourselves, if we did.
-    `quick_at`, `received_before`: for the slow lane, when it was quick last, and how many bytes there were then.
+    `before_send`: called with address and host name once it is connected, right before the request is written; False if
+    it must not be. `held`: what the transfer has of the budget's common half. `due`: when it ends; `ended`: our own
+    reason for the end, if any. `quick_at`, `received_before`: for the slow lane, when it was quick last, and how many
+    bytes there were then.
     """
 
     def __init__(
@@ -154,7 +154,8 @@ class Exchange:
     def _configure(self) -> None:
         config = self.config
         # Time is ours to watch (`due`): curl would end a transfer whose answer has come while the loop was held, or
-        # that is paused. It divides the time to connect among the addresses of a proxy, and so must know it there.
+        # that is paused. curl divides the time to connect among the addresses of a proxy, and so must know the time
+        # there.
         connect_s = config.connect_timeout_s + (0 if config.proxy else config.time_limit_s)
         options: dict[int, Any] = {
             pycurl.NOSIGNAL: 1,
@@ -167,7 +168,7 @@ class Exchange:
             # Empty, not unset: else the environment's proxy and its exceptions would count (libcurl-env(3)).
             pycurl.PROXY: _proxy(config.proxy or ""),
             pycurl.NOPROXY: "",
-            # Without a proxy curl is given addresses, and keeping them costs it more the more there are.
+            # Without a proxy curl gets addresses, and keeping many addresses is expensive for curl.
             pycurl.DNS_CACHE_TIMEOUT: 60 if config.proxy else 0,
             _SUPPRESS_CONNECT_HEADERS: 1,
             pycurl.SSL_VERIFYPEER: 1 if config.verify_tls else 0,
@@ -210,7 +211,7 @@ class Exchange:
         self.is_paused = self.spared = self.is_slow = False
         self.quick_at, self.received_before = math.inf, 0
         if address is None and self.filter is not None:
-            raise ValueError("no address was found for its host, and curl looks up none")
+            raise ValueError("no address was found for the host, and curl looks up none")
         conditions = conditions_of(job)
         if conditions != self.conditions:
             self.conditions = conditions
@@ -341,9 +342,9 @@ class Exchange:
         return self.ended is None
 
     def result(self, code: int, message: str = "") -> tuple[Fetched, Failure]:
-        """Return what was received, and its row of the retry table.
+        """Return the received answer, and the answer's row of the retry table.
 
-        Called once the transfer has ended; `code` and `message` are those of curl.
+        Called once the transfer has ended; `code` and `message` come from curl.
         """
         duration_s = time.monotonic() - self.started
         if code == pycurl.E_OPERATION_TIMEDOUT:
@@ -431,7 +432,7 @@ def _most_bytes(config: FetchConfig, job: Job) -> int:
 def conditions_of(job: Job) -> list[str]:
     """Return the headers that ask whether a page has changed.
 
-    A request for robots.txt has none. The headers repeat what the page's server said then; what would break a request,
+    A request for robots.txt has none. The headers repeat values of the page's server; what would break a request,
     or fill it, is not said.
     """
     if job.taken is None or not job.taken.queued.earlier:

@@ -1,8 +1,8 @@
-"""The hosts of one run: what each of them has to do, when it may be asked again, and which is ready now.
+"""The hosts of one run: the work of each host, the time of the next request, and the ready hosts.
 
-A host is made at its first use, with what `HostStore` remembers of it, and freed when its URLs are done and its delay
-is over. It is in the heap at most once, under the time of its next request; while it waits for an answer, a name or
-robots.txt it is not. Everything is O(log n) of the hosts that are begun and not done.
+A host is made at its first use, from the host's row in `HostStore`, and freed when the URLs are done and the delay is
+over. The heap has a host at most once, under the time of the next request; but not while the host waits for an answer,
+a name or robots.txt. Everything is O(log n) of the hosts that are begun and not done.
 """
 
 import heapq
@@ -127,7 +127,7 @@ class WaitingPages:
             yield from jobs
 
     def append(self, job: Job) -> None:
-        """Add a page behind those of its rank."""
+        """Add a page behind pages of the same rank."""
         if self._ranks:
             self._ranks[job.rank].append(job)
         elif self._first is None:
@@ -139,7 +139,7 @@ class WaitingPages:
                 self._ranks[one.rank].append(one)
 
     def appendleft(self, job: Job) -> None:
-        """Put a page back, in front of those of its rank."""
+        """Put a page back, in front of pages of the same rank."""
         if self._ranks:
             self._ranks[job.rank].appendleft(job)
         elif self._first is None:
@@ -181,9 +181,9 @@ class Host:
     """A host: what it has to do, and when it was asked last. Times are of the loop's clock.
 
     `delay_s`: after each response, by config and robots.txt; `rest_s`: what is owed after the last one, if more.
-    `answer_s`: how long its answers take, on average. `ending`: how its URLs end that were not asked for yet, in this
-    run; it is asked for nothing more until `ending_until`. `back_off`: POSIX seconds. `robots_at`: its place among the
-    hosts of its domain that wait for their robots.txt (`robots.RobotsPace`).
+    `answer_s`: how long its answers take, on average. `ending`: outcome of the host's unrequested URLs in this run; it
+    is asked for nothing more until `ending_until`. `back_off`: POSIX seconds. `robots_at`: place among the domain's
+    hosts that wait for robots.txt (`robots.RobotsPace`).
     """
 
     name: str
@@ -250,7 +250,7 @@ class Host:
         return self.ready_at() if has_page else max(self.ready_at(), self.later[0][0])
 
     def next_page(self, now: float) -> Job | None:
-        """Take the next page that may be asked for now."""
+        """Take the next allowed page."""
         if self.waits_for is not None and self.ending is None:
             return None
         if self.later and (self.later[0][0] <= now or self.ending):
@@ -259,7 +259,7 @@ class Host:
 
 
 class IpGate:
-    """The hosts of this process that wait for the turn of one IP. In the heap while any waits."""
+    """The hosts of this process before the turn of an IP. In the heap while any waits."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -316,16 +316,15 @@ def _time_of(item: Host | IpGate, when: float) -> float:
 
 def port_error(port: int) -> str:
     """Return the error of a URL with a refused port."""
-    return f"port {port} is one that browsers refuse"
+    return f"browsers refuse port {port}"
 
 
 class Hosts:
     """Hosts and sites of one run by name: made at their first use, freed when they are done, made again if needed.
 
-    `clock`: the loop's, seconds; `wall`: POSIX seconds. A new host is owed what is left of its delay since its last
-    response in an earlier run, or since the last unclean stop was found. In back-off it is not asked at all. `is_live`:
-    the run has no end, so a host that was given up gets another chance when its back-off is over. Raises StorageError
-    as `HostStore` does.
+    `clock`: the loop's, seconds; `wall`: POSIX seconds. A new host waits the rest of its delay since the last response
+    in an earlier run, or since the last unclean stop was found. A host in back-off gets no requests. `is_live`: the run
+    has no end, so a given-up host gets another chance after the back-off. Raises StorageError as `HostStore` does.
     """
 
     def __init__(
@@ -378,7 +377,7 @@ class Hosts:
             last_end = max(row.last_end, last_end)
         ago_s = self.wall() - last_end
         if ago_s < host.owed_s():
-            # A wall clock that was set back never means more than one delay.
+            # A wall clock set back never means more than one delay.
             host.ended_at = self.clock() - max(0.0, ago_s)
         self._go_by_back_off(host, self.store.back_off(name))
         if self._is_blocked(name):
@@ -388,7 +387,7 @@ class Hosts:
     def set_limits(self, config: FetchConfig, is_blocked: Callable[[str], bool]) -> None:
         """Apply changed entries of `fetch.hosts`.
 
-        `is_blocked`: says which hosts get no requests.
+        `is_blocked`: names the hosts without requests.
         """
         self.config, self._is_blocked = config, is_blocked
         for host in self.begun.values():
@@ -405,7 +404,7 @@ class Hosts:
         heapq.heapify(self._heap)
 
     def begun_site(self, authority: str) -> Site | None:
-        """Return the site of an authority, if it is in use."""
+        """Return the site of an authority, if in use."""
         return self._sites.get(authority)
 
     def learn(self, state: HostState) -> None:
@@ -490,7 +489,7 @@ class Hosts:
         return item
 
     def save(self) -> None:
-        """Write down the hosts that were asked since the last call."""
+        """Write down the hosts asked since the last call."""
         changed = [host for host in self.begun.values() if host.changed]
         for host in changed:
             host.changed = False
@@ -500,8 +499,7 @@ class Hosts:
     def free(self) -> list[Site]:
         """Forget the idle hosts, and return their sites.
 
-        `save` must come first. A host that is asked for again comes back with what `save` and the answers to robots.txt
-        have left.
+        `save` must come first. The next use of a host finds the data left by `save` and by answers to robots.txt.
         """
         now = self.clock()
         done = [host for host in self.begun.values() if host.is_done(now)]
@@ -514,5 +512,5 @@ class Hosts:
 
 
 def row_of_host(host: Host) -> HostRow:
-    """Return the row that is saved of a host."""
+    """Return a host's row to save."""
     return HostRow(host.name, host.asked, host.owed_s(), host.answer_s)

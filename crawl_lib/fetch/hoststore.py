@@ -1,15 +1,15 @@
-"""What a node remembers of hosts from one iteration to the next: when they were last asked, back-offs, robots.txt.
+"""A node's memory of hosts from one iteration to the next: when they were last asked, back-offs, robots.txt.
 `pagetables` has the tables of pages.
 
 One SQLite file, shared by the node's processes. A host's row is written every few seconds and at the end; its back-off
-and an answer to robots.txt at once. `begin` leaves a durable mark that only `finish` takes away. If the mark is found
+and an answer to robots.txt at once. `begin` leaves a durable mark, removed by `finish` alone. If the mark is found
 at the next `begin`, the rows may be too old, so every host counts as asked at that moment.
 
 A time later than now, from a clock that was ahead, is not trusted: a host counts as asked now, and its robots.txt is
 asked for again. The same holds for a value of the wrong type, and for a back-off longer than any can be.
 
-It lies in the folder `hosts` of the node's directory, with the turns: the only place but the spool that a fetching
-process may write to, and SQLite makes files of its own there.
+It lies in the folder `hosts` of the node's directory, with the turns: the only place but the spool for writes of a
+fetching process; SQLite makes its own files there. Older versions had both next to the queue.
 """
 
 import sqlite3
@@ -56,7 +56,7 @@ CREATE TABLE IF NOT EXISTS finders (domain INTEGER, url INTEGER, page INTEGER NO
 CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, value REAL NOT NULL) WITHOUT ROWID;
 """
 _LATER_COLUMNS = (("hosts", "answer_s"), ("back_offs", "since"))
-"""Columns that were added later."""
+"""Columns missing from files of older versions."""
 _IN_BACK_OFF = (
     "SELECT host, until FROM back_offs WHERE until > ? AND until <= ? AND typeof(host) = 'text'"
     " AND typeof(until) = 'real' ORDER BY until, host"
@@ -109,7 +109,7 @@ class HostState(NamedTuple):
 
 
 def make_hosts_folder(node_dir: Path) -> Path:
-    """Return a node's folder `hosts`, made if it is missing.
+    """Return a node's folder `hosts`, made if missing.
 
     The caller holds the node's lock. Raises StorageError naming the path; the operator looks at the disk.
     """
@@ -129,7 +129,7 @@ def host_store_file(node_dir: Path) -> Path:
 
 @contextmanager
 def read_hosts(node_dir: Path) -> Iterator["HostStore | None"]:
-    """Open what a node remembers of hosts, without changes to files.
+    """Open a node's memory of hosts, without changes to files.
 
     A task of the node may run meanwhile. The result is None if the node remembers nothing yet. Raises StorageError
     naming the file.
@@ -145,7 +145,7 @@ def read_hosts(node_dir: Path) -> Iterator["HostStore | None"]:
 
 
 def hosts_in_back_off(node_dir: Path, now: float, longest_s: float) -> dict[str, float]:
-    """Return the hosts that are left alone, without changes to files.
+    """Return the hosts to leave alone, without changes to files.
 
     See `HostStore.in_back_off`. Raises StorageError as that method does.
     """
@@ -269,7 +269,7 @@ class HostStore(Tables):
         return None if row is None else row[0] if isinstance(row[0], float) else self._wall()
 
     def host(self, host: str) -> HostRow | None:
-        """Return what is known of a host."""
+        """Return the facts about a host."""
         row = self._row(
             "SELECT host, last_end, delay_s, answer_s FROM hosts WHERE host = ?"
             " AND typeof(last_end) = 'real' AND typeof(delay_s) = 'real' AND typeof(answer_s) = 'real'",
@@ -312,10 +312,10 @@ class HostStore(Tables):
                 )
 
     def in_back_off(self, now: float, longest_s: float) -> dict[str, float]:
-        """Return the hosts that are left alone, and until when.
+        """Return the hosts to leave alone, with the ends.
 
-        The earliest are first. A back-off that would last longer than `longest_s` from now was written by a clock that
-        was ahead: it is over.
+        The earliest are first. A back-off of more than `longest_s` from now comes from a clock that was ahead: it is
+        over.
         """
         with sqlite_errors(self.path, REMEDY):
             return dict(self._db.execute(_IN_BACK_OFF, (now, now + longest_s)).fetchall())
@@ -343,7 +343,7 @@ class HostStore(Tables):
             )
 
     def asked_until(self, now: float, longest_s: float) -> dict[str, float]:
-        """Return the hosts that asked to be left alone, and until when.
+        """Return the hosts that asked to be left alone, with the ends.
 
         No time is later than `longest_s` from now.
         """
@@ -357,9 +357,9 @@ class HostStore(Tables):
 
         Delays of hosts still hold.
 
-        `names_host`: says of which hosts. `asked`: hosts that are left alone until a time that they asked for; what
-        others asked for is forgotten, too. How often a host was left alone stays known, so that the next back-off is
-        longer. Rules that were read stay.
+        `names_host`: chooses the hosts. `asked`: hosts to leave alone until the requested time; requests of other hosts
+        are forgotten, too. How often a host was left alone stays known, so that the next back-off is longer. Known
+        rules stay.
         """
         now = self._wall()
         with self._transaction(durable=True):

@@ -1,12 +1,11 @@
-"""The slow lane: a request that brings next to nothing gives its slot to another one, and ends if it goes on so.
+"""The slow lane: a request that brings next to nothing gives its slot to another request, and ends if still slow.
 
     slot -> (a second without a byte, or below the least speed) -> slow lane -> its end, perhaps as `too_slow`
 
-A host that hangs or drips would else hold one of `fetch.connections` for as long as a request may last. It does not
-matter what is waited for: a connection, TLS, an answer. (To look a name up takes no slot at all, see `dns`.)
-
-All requests that run are looked at ten times a second, so a quick one costs nothing. Curl's own option
-(`CURLOPT_LOW_SPEED_TIME`) frees no slot, keeps a timer for each transfer, and counts on while the loop is held.
+A host that hangs or drips would else hold one of `fetch.connections` for as long as a request may last. The reason for
+waiting does not matter: a connection, TLS, an answer. (Look-ups of names take no slot, see `dns`.) All running requests
+are checked ten times a second, so a quick request costs nothing. Curl's own option (`CURLOPT_LOW_SPEED_TIME`) frees no
+slot, keeps a timer for each transfer, and counts on while the loop is held.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,12 +24,12 @@ _MANY_LINES = 256
 
 
 class SlowLane:
-    """The slow ones among the requests that are `running`. `end`: ends one whose `ended` says why.
+    """The slow requests among `running`. `end`: ends one whose `ended` says why.
 
     * At most `fetch.slow_connections` have left their slots (`count`); the others keep theirs.
-    * A request stays in the lane until its end, however quick it becomes, and every other limit holds for it too. Its
-      share of `fetch.max_inflight_bytes` goes with the slot, so it leaves only if there is room for what it has.
-    * `too_slow` is what brings less than `fetch.min_bytes_per_s` for `fetch.min_speed_s`, once its answer has begun.
+    * A request stays in the lane until the end, at any speed, within every other limit. The share of
+    `fetch.max_inflight_bytes` goes with the slot, so a request leaves only if its bytes have room elsewhere.
+    * A begun answer with less than `fetch.min_bytes_per_s` for `fetch.min_speed_s` is `too_slow`.
       How long that may take is a matter of `fetch.time_limit_s`.
     * Time in which the loop was held, or the transfer was paused, is not the server's.
     """
@@ -50,7 +49,7 @@ class SlowLane:
         self._time_s = self._looked_at = 0.0
 
     def look(self, now: float) -> None:
-        """Find slow requests, and end those that are too slow.
+        """Find slow requests, and end too slow requests.
 
         `now`: seconds, monotonic.
         """
@@ -63,7 +62,7 @@ class SlowLane:
                 self._end(exchange)
 
     def leave(self, exchange: Exchange) -> None:
-        """Remove a request that has ended from the lane."""
+        """Remove an ended request from the lane."""
         exchange.is_slow = False
         self.count -= 1
 

@@ -2,13 +2,13 @@
 
     items -> their host -> [ready heap] -> robots.txt -> address -> turn of the IP -> transport -> retry or report
 
-All of it runs in the loop's thread by callbacks: no task, future or lock per URL. A host goes back to the heap when
-its request has ended, under the time that its delay allows.
+All of it runs in the loop's thread by callbacks: no task, future or lock per URL. After the end of a request, its host
+goes back to the heap, under the time after the delay.
 
 A host is begun when none that is begun is ready, those with most URLs first, and it is freed when its URLs are done
 and its delay is over: so a run holds the state of some hundred hosts, however many its batch has.
 
-A request takes one of `fetch.connections` slots until it has ended, or turned out slow (`lane`).
+A request takes one of `fetch.connections` slots until its end, or until the request is slow (`lane`).
 
 `fetch_all` ends with the last of the given URLs. A `LiveRun` takes URLs one by one until it is closed.
 """
@@ -51,12 +51,12 @@ async def fetch_all(
     retries: Mapping[Failure, Retry] = RETRIES,
     seams: Seams | None = None,
 ) -> int:
-    """Fetch canonical URLs, and report each one once with its outcome.
+    """Fetch canonical URLs, and report each URL once with its outcome.
 
     A host's URLs start in the order given.
 
-    `store`, `turns`: shared by the node's processes. `retries`: what to do after each failure. Once `caller` closes the
-    run, what is in flight ends within `fetch.time_limit_s`, or twice that where bodies had to pause. Returns how many
+    `store`, `turns`: shared by the node's processes. `retries`: actions after each failure. Once `caller` closes the
+    run, requests in flight end within `fetch.time_limit_s`, or twice this time if bodies had to pause. Returns how many
     URLs were not reported: they were not fetched to an end, and the caller defers them. Whatever `caller` raises ends
     the loop and is raised here, after connections are closed and the hosts' times are saved. Raises StorageError if
     `store` cannot be written.
@@ -137,7 +137,7 @@ class _Run:
     def _tick(self) -> None:
         """Ask the caller whether to go on; save hosts now and then.
 
-        Then ready requests start: a name or request that turned out to be slow has freed its slot.
+        Then ready requests start: a slow name or request has freed its slot.
         """
         self.ticker.by(self.loop.time() + TICK_S)
         if self.caller.stop():
@@ -210,7 +210,7 @@ class _Run:
         None: the page is to be fetched.
         """
         if job.is_cancelled:
-            return _CANCELLED  # nobody hears of it
+            return _CANCELLED  # no caller hears of this
         if (
             host.ending is None
             and job.taken is not None
@@ -349,7 +349,7 @@ class LiveRun(_Run):
         return self._waiting.get(host, 0)
 
     def learn(self, authority: str, state: HostState | None) -> None:
-        """Adopt what an earlier fetcher knew of an authority's host.
+        """Adopt an earlier fetcher's facts about an authority's host.
 
         None: nothing is known. `news` reports the host again.
         """
@@ -394,7 +394,7 @@ class LiveRun(_Run):
         return HostState(row, host.back_off, self.hosts.store.robots(authority))
 
     def close(self) -> None:
-        """Start no more requests, and end once those in flight have.
+        """Start no more requests, and end after the requests in flight.
 
         Requests in flight end within their time limits, and are reported.
         """
@@ -433,7 +433,7 @@ class _OfLiveRun:
         self.caller.on_robots(fetched)
 
     def objection(self, _taken: TakenUrl) -> str:
-        return ""  # whoever submits a URL has asked the rules
+        return ""  # the submitter of a URL has asked the rules
 
     def stop(self) -> bool:
         return False

@@ -1,4 +1,4 @@
-"""What a node remembers of pages: sketches of large patterns (`urls.pattern_of`), and texts that many pages have."""
+"""A node's memory of pages: sketches of large patterns (`urls.pattern_of`), and texts of many pages."""
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,7 +31,7 @@ _ASKED = 500
 
 
 class Text(NamedTuple):
-    """What pages say: the words (`Page.words`) on pages of one registered domain, which is a number of 64 bits."""
+    """What pages say: the words (`Page.words`) on pages of a registered domain, given as a number of 64 bits."""
 
     domain: int
     words: int
@@ -96,7 +96,7 @@ class PageTables(Tables):
     def sketches(self, pattern: str) -> list[bytes]:
         """Return the sketches of a pattern's newest pages, the oldest first.
 
-        An empty sketch stands for a document that is no page.
+        An empty sketch means that the document is no page.
         """
         with sqlite_errors(self.path, REMEDY):
             rows = self._db.execute(_SKETCHES, (pattern,)).fetchall()
@@ -122,7 +122,7 @@ class PageTables(Tables):
             self._db.executemany("INSERT OR REPLACE INTO texts VALUES (?, ?, ?, ?)", rows)
 
     def fill_texts(self, texts: Iterable[Text], most: int) -> dict[Text, list[int]]:
-        """Find and remember the texts that at least `most` pages have.
+        """Find and remember the texts of at least `most` pages.
 
         The result has the pages of each such text.
         """
@@ -150,7 +150,7 @@ class PageTables(Tables):
             return set(map(Text._make, rows))
 
     def full_pages(self, pages: Iterable[int]) -> set[int]:
-        """Return those of some pages (`page_number`) whose text is full."""
+        """Return the pages (`page_number`) with a full text."""
         wanted, found = [*pages], set[int]()
         with sqlite_errors(self.path, REMEDY):
             for start in range(0, len(wanted), _ASKED):

@@ -2,7 +2,7 @@
 
 Browsers read such answers, and so do we, without a second request: libcurl passes them on raw, as HTTP/0.9. The head is
 found here, and where the body ends, by the rules for a head that libcurl reads (RFC 9112, 6.3). An answer without any
-status line, as HTTP/0.9 has it, is refused at its first bytes. The connection is never used again.
+status line, as in HTTP/0.9, is refused at the first bytes. The connection is never used again.
 """
 
 import re
@@ -21,7 +21,7 @@ NO_STATUS = "the answer has no status line"
 class RawAnswer:
     """Finds head and body in the pieces of one answer.
 
-    `head`: as the server sent it, with what came before the status line; b"" while it is not whole. `problem`: why the
+    `head`: as sent by the server, with all bytes before the status line; b"" while it is not whole. `problem`: why the
     answer cannot be read, "" if nothing is wrong. `is_whole`: the head says where the body ends, and the body is whole.
     """
 
@@ -109,7 +109,7 @@ class RawAnswer:
 
 
 class _Chunks:
-    """Finds the end of a chunked body that comes in pieces (RFC 9112, 7.1). It keeps at most one line."""
+    """Finds the end of a chunked body in pieces (RFC 9112, 7.1). The object keeps at most one line."""
 
     def __init__(self) -> None:
         self._line = b""

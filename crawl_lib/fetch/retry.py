@@ -1,7 +1,7 @@
-"""What to do after a failed try, as a table: how long to wait, how many tries in all, and whose trouble it is.
+"""The action after a failed try, as a table: how long to wait, how many tries in all, and whose trouble it is.
 
-Trouble of the host holds back the whole host, and may count towards giving it up; other URLs of the host go on while
-one waits for its own. The host's delay comes on top of every wait.
+Trouble of the host holds back the whole host, and may count towards giving it up; other URLs of the host go on while a
+URL waits. The host's delay comes on top of every wait.
 """
 
 from dataclasses import dataclass, replace
@@ -11,15 +11,15 @@ from crawl_lib.states import Outcome
 
 
 class Trouble(StrEnum):
-    """Failures that are told apart for their retries only; what is recorded is the `Outcome` they end in."""
+    """Failures that differ in retries only; rows record the `Outcome` only."""
 
     STALE_CONNECTION = "stale_connection"
     """The server had closed a kept connection when our request came. Ends as CONNECT_FAILED."""
     TURN_OVER = "turn_over"
-    """It took longer to connect than the turn of an address lasts that nodes share; nothing was sent. Ends as
+    """Connecting took longer than the turn of an address shared by nodes; nothing was sent. Ends as
     CONNECT_FAILED."""
     DNS_TEMPORARY = "dns_temporary"
-    """The resolver got no answer, which is not the answer that there is no such name. Ends as DNS_FAILED."""
+    """The resolver got no answer, unlike the answer that the name does not exist. Ends as DNS_FAILED."""
     TOO_MANY_REQUESTS = "too_many_requests"
     """Status 429. Ends as CLIENT_ERROR."""
     UNAVAILABLE = "unavailable"
@@ -30,9 +30,9 @@ class Trouble(StrEnum):
 class Retry:
     """A row: seconds to wait before the next try, tries in all.
 
-    `of_host`: whether it is the host's trouble, and holds all its URLs back; `counts`: towards giving the host up.
+    `of_host`: whether the host is at fault, and all URLs of the host wait; `counts`: towards giving the host up.
     `passes_s`: it may pass, and the URL is tried again in a later iteration, after so many seconds the first time
-    (`again`); None: the URL ends with it.
+    (`again`); None: the URL ends with this outcome.
     """
 
     wait_s: float
@@ -88,7 +88,7 @@ LIVE_RETRIES = {
 """The same where somebody waits for the answer: two tries at most, a second apart at most."""
 
 HOST_GIVES_UP_AFTER = 5
-"""Failed tries that count, one after the other, after which the rest of a host's URLs are given up."""
+"""Number of counted failures in a row after which the rest of a host's URLs are given up."""
 
 
 def costs_a_retry(outcome: Outcome, attempts: int) -> bool:

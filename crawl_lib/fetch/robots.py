@@ -1,11 +1,10 @@
-"""robots.txt: asked for, followed, kept, and what an answer means (RFC 9309, 2.3); `robotstxt` reads the text itself.
+"""robots.txt: requests, redirects, storage, and meaning of answers (RFC 9309, 2.3); `robotstxt` reads the text.
 
-What an answer means: 2xx: its rules; 3xx: followed, at most five hops, then as if there were none; 4xx: no rules, all
-is allowed. 5xx, 429, or an answer that broke off: nothing is allowed, and URLs end as `robots_unreachable`. No answer
-at all: nothing is allowed either, and URLs end as what failed (`connect_failed`, `timeout`...), since it is their own
-host that failed. Known earlier rules stay in force instead (2.4), but a host that is busy (429, 503) is left alone. The
-body is cut at `fetch.max_robots_bytes` (2.5), and a line that the limit, or damage of a coding, cuts off does not
-count.
+The meaning of an answer: 2xx: its rules; 3xx: followed, at most five hops, then as if there were none; 4xx: no rules,
+all is allowed. 5xx, 429, or an answer that broke off: nothing is allowed, and URLs end as `robots_unreachable`. No
+answer at all: nothing is allowed either, and URLs end as the failure of their host (`connect_failed`, `timeout`...).
+Known earlier rules stay in force instead (2.4), but a busy host (429, 503) is left alone. The body is cut at
+`fetch.max_robots_bytes` (2.5), and a line that the limit, or damage of a coding, cuts off does not count.
 """
 
 from collections import Counter
@@ -28,7 +27,7 @@ from crawl_lib.urls import authority_of, budget_domain_of, refused_port, resolve
 MAX_REDIRECTS = 5
 UNREACHABLE_TTL_S = 600.0
 MAX_RULES_BYTES = 64 << 20
-"""Memory for rules. Beyond it those read first are dropped, and read again from the store where they are needed."""
+"""Memory for rules. Beyond this number the oldest are dropped, and read again from the store if needed."""
 FREE_HOSTS = 20
 """The number of hosts of a domain that a process asks for robots.txt without a rate."""
 MIN_TTL_S = 60.0
@@ -36,12 +35,12 @@ MIN_TTL_S = 60.0
 
 
 class Verdict(StrEnum):
-    """The known facts about an authority's robots.txt. A row may also have the `Outcome` that all its URLs end with."""
+    """The known facts about an authority's robots.txt. A row may also have the `Outcome` of all its URLs."""
 
     RULES = "rules"
     """It was read."""
     ALLOW = "allow"
-    """There is none (4xx, or too many redirects)."""
+    """No robots.txt (4xx, or too many redirects)."""
 
 
 def rules_of_row(row: RobotsRow, token: str) -> Rules | None:
@@ -82,7 +81,7 @@ _READ = frozenset(Verdict)
 _UNAVAILABLE = (ERROR_ANSWERS | {Outcome.REDIRECT}) - {Outcome.SERVER_ERROR}
 # Failures before an answer, to robots.txt as to the host's pages.
 _FAILURES = (Outcome.CONNECT_FAILED, Outcome.TIMEOUT, Outcome.TOO_SLOW, Outcome.PROTOCOL_ERROR)
-# Every URL of the authority would fail so too, by its name, its address or its certificate.
+# Every URL of the authority would fail in the same way, by name, address or certificate.
 _SHARED_ENDS = (Outcome.DNS_FAILED, Outcome.ADDRESS_REFUSED, Outcome.TLS_FAILED)
 _TOO_MANY_REQUESTS = 429
 
@@ -109,7 +108,7 @@ class RobotsPace:
 
     A domain's first `FREE_HOSTS` requests wait for nothing, so a site of a few hosts loses nothing. The others come at
     one in `fetch.host_delay_s`, counted over all processes of the node (`turns`), as if the domain were one host. A
-    server that answers for every name below its domain would else get a request for each name at once.
+    server with wildcard DNS would else get a request for each name at once.
     """
 
     def __init__(self, hosts: Hosts, turns: Turns) -> None:
@@ -198,7 +197,7 @@ class RobotsRules:
     def forget(self, site: Site) -> None:
         """Drop the rules of a site from memory.
 
-        The store still has them, and is read when they are needed.
+        The store still has these, and is read when needed.
         """
         site.rules = None
         self._kept_bytes -= self._kept.pop(site, 0)
@@ -215,7 +214,7 @@ class RobotsRules:
         if target is None:
             self._go_by(site, fetched, job.hops)
             return
-        # The hop is a request to its own host, in that host's turn.
+        # The hop is a request to the target's host, in the turn of this host.
         next_site = self._hosts.site(authority_of(target))
         hop = Job(target, next_site, None, site, job.hops + 1)
         port = refused_port(target, next_site.host)

@@ -1,12 +1,12 @@
-"""The text of a robots.txt: which paths one crawler may fetch, by RFC 9309, with the misspellings that Google reads.
+"""The text of a robots.txt: the paths that a crawler may fetch, by RFC 9309, with the misspellings that Google reads.
 
-Strangers write it, and the loop reads it: reading takes time linear in the text, and a question at most `MAX_WORK`
-steps. A path whose answer would take more counts as disallowed. A few rules with stars are compared one after the
-other. Many rules have an index, and a rule is compared only if the path contains its rarest few octets.
+Strangers write the text, and the loop reads the text: reading takes time linear in the text, and a question at most
+`MAX_WORK` steps. A path whose answer would take more counts as disallowed. A few rules with stars are compared one
+after the other. Many rules have an index, and a rule is compared only if the path contains its rarest few octets.
 
-A group begins with its User-agent lines and ends where one follows a rule; no other line ends it (RFC 9309, 2.2.4).
-Groups of one name are one (2.2.1). A Crawl-delay, which the RFC does not know, holds for the User-agent lines right
-before it: files give one name after the other its delay, without a rule between.
+A group begins with its User-agent lines and ends where one follows a rule; no other line ends the group (RFC 9309,
+2.2.4). Groups of one name are one (2.2.1). A Crawl-delay, unknown to the RFC, holds for the User-agent lines right
+before: files give one name after the other its delay, without a rule between.
 """
 
 import re
@@ -127,7 +127,7 @@ class Rules:
     nothing may be fetched. `size_bytes`: about what the rules take of memory.
 
     The rule with the most octets decides, Allow where two have as many (RFC 9309, 2.2.2). A rule's rank is twice its
-    octets, and one more if it allows, so that the greatest rank decides.
+    octets, plus 1 for Allow; the greatest rank decides.
     """
 
     def __init__(
@@ -175,13 +175,13 @@ class Rules:
     def allows(self, url: str) -> bool:
         """Return whether the rules allow a canonical URL.
 
-        A URL that `MAX_WORK` is too small for is not allowed. Only asked where there is no `refusal`.
+        A URL beyond `MAX_WORK` is not allowed. Only asked where there is no `refusal`.
         """
         rank = self.rank(url)
         return rank == 0 or rank % 2 == 1
 
     def rank(self, url: str) -> int:
-        """Return the rank of the rule that decides about a canonical URL.
+        """Return the rank of the deciding rule for a canonical URL.
 
         0: no rule matches.
         """
@@ -218,7 +218,7 @@ class Rules:
 
 
 class _Wild(NamedTuple):
-    """A rule with stars: its rank, the length of its longest part, and the parts between the stars, in order."""
+    """A rule with stars: rank, length of the longest part, and the parts between the stars, in order."""
 
     rank: int
     longest: int
@@ -226,9 +226,9 @@ class _Wild(NamedTuple):
 
 
 class _Index:
-    """Rules with stars by a key: octets that every path has which matches the rule.
+    """Rules with stars by a key: octets of every path that matches the rule.
 
-    A rule may have its key at either end of each part. Its key is that which the fewest rules have.
+    A rule may have its key at either end of each part. The key is the rarest among rules.
     """
 
     def __init__(self, rules: list[_Wild]) -> None:
@@ -246,7 +246,7 @@ class _Index:
     def candidates(self, path: bytes, best: int) -> list[_Wild]:
         """Return possible rules of a rank above `best`, the greatest first.
 
-        Their number is limited by the work allowed.
+        The work allowed limits the number.
         """
         found: list[int] = []
         for length, places in self._places.items():

@@ -2,7 +2,7 @@
 
 A `Transport` owns the easy handles (`exchange`), the connections and the address filter. It follows no redirect, keeps
 no cookie, undoes no coding, looks no name up, and retries nothing: each `start` is at most one request on the wire.
-`classify` says what its end means.
+`classify` judges the end.
 
 The sockets of all transfers are in one epoll set, and the loop watches that set as one file: this costs the loop
 one reader instead of one a connection, and one turn of the loop serves every socket that is ready.
@@ -37,7 +37,7 @@ _OTHER_DESCRIPTORS = 128
 
 
 class Alarm:
-    """A timer that only moves forward: calls `action` once, at the earliest time (the loop's) that it was set to since.
+    """A timer, only moved forward: calls `action` once, at the earliest time (the loop's) that it was set to since.
 
     `at`: when it will; `rang_for`: when it should have been the last time.
     """
@@ -93,7 +93,7 @@ class Transport:
         self._timer = Alarm(self._loop, self._on_time)
         self._deadline = Alarm(self._loop, self._on_deadline)
         self._kept = max(64, config.connections * 2)
-        # If descriptors are few, connections would fail for want of them, which looks like a failure of hosts.
+        # Without enough descriptors, connections would fail, which looks like a failure of hosts.
         free = (
             resource.getrlimit(resource.RLIMIT_NOFILE)[0]
             - self._kept
@@ -114,7 +114,7 @@ class Transport:
 
     @property
     def slow(self) -> int:
-        """How many of the requests that run have left their slots."""
+        """Number of running requests without a slot."""
         return self._lane.count
 
     def start(self, job: Job, address: str | None, done: Done) -> None:
@@ -122,7 +122,7 @@ class Transport:
 
         None: a proxy looks the name up; curl itself never does.
 
-        `done` is called once with what it ended in, never before `start` has returned.
+        `done` is called once with the result, never before `start` has returned.
         """
         exchange = self._free.pop() if self._free else self._new()
         try:
@@ -137,7 +137,7 @@ class Transport:
         self._deadline.by(exchange.due)
 
     def close(self) -> None:
-        """Abandon what runs, without calling back, and close every connection."""
+        """Abandon running requests, without calling back, and close every connection."""
         if self._closed:
             return
         self._closed = True
@@ -236,7 +236,7 @@ class Transport:
     def _look(self) -> None:
         now = self._loop.time()
         self._lane.look(now)
-        # Connections that are kept are counted together with those that are used.
+        # Kept connections count together with used connections.
         self._multi.setopt(pycurl.M_MAXCONNECTS, self._kept + self._lane.count)
         self._looker.by(now + LOOK_S)
 

@@ -1,14 +1,14 @@
-"""Turns that the processes of a node share: a small table in a mapped file, under a lock.
+"""Turns shared by the processes of a node: a small table in a mapped file, under a lock.
 
 An entry says from when on a name (an IP, or a host) may be asked again. Entries are found by a digest of the name in
 a table of fixed size; when a neighbourhood is full of names that still wait, a new name shares the entry of another
 one, so crowding makes the crawler slower, never impolite. Times are of the machine's monotonic clock; after a reboot
 the table is emptied, and the `HostStore` (unclean stop) keeps the delays.
 
-No time in the file is trusted that is further away than a turn can be (`longest_s`): what says more, or is no number,
-is damage, and its name may be asked after one delay. A table that is no table, or of another size, is emptied, and
-gives no turn for one delay. Damage makes the crawler slower for a moment, never for good, and not impolite: hosts that
-ask for longer delays are known to the `HostStore`.
+No time in the file is trusted that is further away than a turn can be (`longest_s`): any larger value, or no number, is
+damage, and the name may be asked after one delay. A damaged table, or a table of another size, is emptied, and gives no
+turn for one delay. Damage makes the crawler slower for a moment, never for good, and not impolite: hosts that ask for
+longer delays are known to the `HostStore`.
 """
 
 import fcntl
@@ -57,11 +57,11 @@ _MOST_SPANS = 10_000
 class Spans:
     """The spans of time in which names are ours among all nodes: an address, or a host for one request.
 
-    The task reserves them for its processes. `ask(name, count, start_s)` has it ask for a name, for so many requests
+    The task reserves turns for its processes. `ask(name, count, start_s)` has it ask for a name, for so many requests
     (those that wait, those that follow without a delay, and as many as there were in the span before), with so much
     time for the last one to connect; it calls `give` when it has it. `end(name, rest_s)` gives a host back, to which
     the next request may be sent in so many seconds. `addresses`, `hosts`: which of them nodes share. `given`: called
-    with each name that was given, and from when on it is ours.
+    with each given name, and the time from which the name is ours.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Spans:
         self.given(name, begins_s)
 
     def may_send(self, name: str, now: float) -> bool:
-        """Return whether a request that was begun may be sent now.
+        """Return whether a begun request may be sent now.
 
         If it is too late, the next request gets more time.
         """
@@ -133,7 +133,7 @@ class Spans:
 
 
 class Turns:
-    """Turns in the file `path`, made if it is not there. Several processes may have it open.
+    """Turns in the file `path`, made if missing. Several processes may have it open.
 
     `longest_s`: no turn is further away than that; `delay_s`: how far one is of which nothing can be believed. `clock`:
     seconds, the same for all processes of the machine. `entries`: a power of two, the same for all. `spans`: where
@@ -216,8 +216,8 @@ class Turns:
     def reserve(self, name: str, delay_s: float) -> float:
         """Ask for the turn of `name` now.
 
-        Returns 0.0 if it is the caller's: no other one is given for `delay_s` seconds. Otherwise it returns the seconds
-        after which to ask again; nothing was reserved.
+        Returns 0.0 if it is the caller's: no other one is given for `delay_s` seconds. Otherwise returns the seconds
+        until the next try; nothing was reserved.
         """
         return self._change(name, delay_s, wait=True)
 
@@ -232,7 +232,7 @@ class Turns:
         """Forget all turns; none is given for `hold_s` seconds.
 
         For the holder of the node's lock after an unclean stop, before its processes start: a killed process leaves
-        turns behind that were taken for the longest time that a request may last.
+        turns behind, taken for the longest time of a request.
         """
         fcntl.flock(self._file, fcntl.LOCK_EX)
         try:

@@ -1,4 +1,4 @@
-"""What a node fetches next: its FIFO queue on its own disk, and how URLs get into it and out of it, through any crash.
+"""The URLs that a node fetches next: a FIFO queue on the node's disk, and how URLs get in and out, through any crash.
 
 Readers need no lock: `NodeDirectory` names each file; `Queue` has waiting, undecided and handed-on URLs; `Take`,
 `Journal`, `Move` and `Record` read one file each. Only a node's tasks change its files: while the lock is held,

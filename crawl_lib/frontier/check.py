@@ -123,7 +123,7 @@ class _QueueCheck:
         for name, offset in (("0", record.offset), (f"0{META}", record.meta_offset)):
             path = self.queue.directory / name
             if offset and path.exists() and lines_until(path, offset) != state.processed:
-                problem = f"says that `{name}` is read to byte {offset}; so many are not"
+                problem = f"says that `{name}` is read to byte {offset}; the file is shorter"
                 self._add("record_damaged", NodeDirectory.record, problem)
 
     def _digests(self, record: Record, move: Move | None) -> None:
@@ -149,7 +149,7 @@ class _QueueCheck:
                     else f"{name}_damaged"
                 )
                 self._add(
-                    finding, name, "is not what Krake wrote: what it says of some URLs is not so"
+                    finding, name, "differs from Krake's file: some entries about URLs are wrong"
                 )
 
     def _take(self, take: Take) -> None:

@@ -1,4 +1,4 @@
-"""Which lines of a queue's head are taken: no host gets more than its share while other hosts wait."""
+"""The choice of lines from a queue's head: of no host more than its share, while other hosts wait behind it."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping

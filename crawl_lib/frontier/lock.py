@@ -98,9 +98,7 @@ class NodeLock:
     def require_held(self) -> None:
         """Raise LockedError, unless the lock is held."""
         if not self._is_held:
-            raise LockedError(
-                f"{self.path}: node {self.node} is to be changed, and its lock is not held"
-            )
+            raise LockedError(f"{self.path}: node {self.node} is to be changed without the lock")
 
     def _wait(self) -> None:
         deadline_s = time.monotonic() + self._timeout_s
@@ -140,4 +138,4 @@ def _describe(text: bytes) -> str:
             f"process {value['pid']} on {value['host']}{what}, since {since} UTC (or a child of it)"
         )
     except (ValueError, KeyError, TypeError):
-        return "a process that has not said its name"
+        return "an unnamed process"

@@ -114,7 +114,7 @@ class HeldQueue(Queue):
         self.lock = lock
 
     def create(self) -> None:
-        """Make an empty queue if there is none yet.
+        """Make an empty queue unless a queue exists.
 
         An unfinished attempt is completed.
         """
@@ -192,7 +192,7 @@ class HeldQueue(Queue):
         """
         if Take.open(self.directory) is not None:
             raise QueueError(
-                f"{self.directory}: a take is open; run the crawl task of this node again, which finishes it"
+                f"{self.directory}: a take is open; run the crawl task of this node again to finish the take"
             )
 
     def require_settled(self) -> None:
@@ -202,7 +202,7 @@ class HeldQueue(Queue):
         """
         if self.files.move.exists():
             raise QueueError(
-                f"{self.directory}: a move is open; run the crawl task of this node again, which finishes it"
+                f"{self.directory}: a move is open; run the crawl task of this node again to finish the move"
             )
 
     def offsets_after(self, state: State, count: int) -> tuple[int, int]:

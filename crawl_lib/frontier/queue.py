@@ -19,7 +19,7 @@ _COUNT_BYTES = 1 << 20
 _END_BYTES = 1 << 16
 
 
-NOT_BELIEVED = "is not the one that Krake wrote last, and does not begin with 0, as people's does"
+NOT_BELIEVED = "is not Krake's last file, and does not begin with 0, as people's files do"
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,7 @@ class Take:
         the number of lines is not the header's.
         """
         seen = 0
-        with own_file(self.path, "is not the take that was written"), self.path.open("rb") as file:
+        with own_file(self.path, "differs from the written take"), self.path.open("rb") as file:
             start = len(file.readline())
             _require(
                 file_digest(file, "sha1").hexdigest() == self.header.lines_sha1,
@@ -183,9 +183,7 @@ class Take:
 
         Raises FileNotFoundError without a decision, DamagedFileError for any damage: a missing host would lose links.
         """
-        with own_file(
-            self.scope_path, "is not the list of hosts that was written", self.header.node
-        ):
+        with own_file(self.scope_path, "differs from the written list of hosts", self.header.node):
             hosts = unsealed(self.scope_path.read_bytes())["hosts"]
             _require(all(isinstance(host, str) and host for host in hosts), "a host is no text")
         return list(hosts)
@@ -203,10 +201,10 @@ def _require_sums(header: TakeHeader) -> None:
     The sums are about the lines that were looked at. Raises ValueError, which `own_file` translates.
     """
     ends = [0, *chain.from_iterable(header.runs), header.looked_at]
-    _require(ends == sorted(ends), "its runs are not among the lines that were looked at")
+    _require(ends == sorted(ends), "its runs are not among the examined lines")
     taken = sum(
         stop - start for start, stop in header.runs
     )  # a repair may have found less in the queue
     _require(taken <= header.count, f"its runs are {taken} lines, and it has {header.count} URLs")
     after = header.position_before.after(header.looked_at)[0]
-    _require(after == header.position_after, "it ends elsewhere than the lines that were looked at")
+    _require(after == header.position_after, "the take ends elsewhere than the examined lines")

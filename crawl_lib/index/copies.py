@@ -80,7 +80,7 @@ def verify_copy(stores: Stores, version: Version) -> None:
             is_whole = file_sha256(file) == part["sha256"]
         if not is_whole:
             shutil.rmtree(folder, ignore_errors=True)
-            raise DamagedFileError(f"{file}: is not what was written (SHA-256)")
+            raise DamagedFileError(f"{file}: differs from the written file (SHA-256)")
 
 
 def _copy(stores: Stores, version: Version, folder: Path) -> None:
@@ -92,7 +92,9 @@ def _copy(stores: Stores, version: Version, folder: Path) -> None:
             stores.go_on()
             stores.storage.download(path, hidden / part["name"])
             if file_sha256(hidden / part["name"]) != part["sha256"]:
-                raise DamagedFileError(f"{path}: is not what was written (SHA-256); {INDEX.remedy}")
+                raise DamagedFileError(
+                    f"{path}: differs from the written file (SHA-256); {INDEX.remedy}"
+                )
         publish_copy(hidden, folder)
 
 

@@ -17,7 +17,7 @@ Fast numbers: `order` (the first 8 bytes of the key), and in microseconds `publi
 `published` where that is known, else `captured`.
 
 Stored for results, in UTF-8: `url`, `title`, `body` (the text). The text is stored apart from `text`, where words of
-other scripts that touch a run stand alone. A second value of `body` has headings and anchors as JSON, for
+other scripts that touch a run are separate. A second value of `body` has headings and anchors as JSON, for
 `krake index push` (`pages_with_keys`).
 """
 
@@ -48,7 +48,7 @@ WORDS, TITLE, ANCHORS = "words", "title", "anchors"
 
 @dataclass(frozen=True)
 class IndexedPage:
-    """What the index knows of a page.
+    """Facts of the index about a page.
 
     `key`: 20 bytes. `url`: canonical. `text`: the main text. `anchors`: texts of links to the page, each once for each
     page that has it. `language`: a code of ISO 639, None where unknown. `captured_us`, `published_us`: POSIX

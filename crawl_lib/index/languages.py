@@ -26,7 +26,7 @@ LANGUAGES: Mapping[str, str] = {
 }
 """Languages with a stemmer and a list of stop words, by code of ISO 639-1, with the names that Tantivy has for them."""
 OTHER = "other"
-"""Stands for the languages that the index has no fields for."""
+"""All languages without fields in the index."""
 MAX_WORD_BYTES = 64
 PLAIN, LETTERS, RAW = "plain", "letters", "raw"
 """Analysers that are the same for every language: words as written but in lower case, letters of runs, whole values."""

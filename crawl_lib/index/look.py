@@ -1,4 +1,4 @@
-"""What people ask of the index by hand: its figures, damage, and whether it has a page, or why not."""
+"""Answers from the index, for commands: its figures, damage, and whether it has a page, or why not."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -15,11 +15,11 @@ from crawl_lib.versions import Version, Versions, find_rows
 
 _FIGURES = ("pages", "deleted", "added", "removed", "is_anew", "left_out", "boosts", "settings")
 WHY = {
-    "no_text": "its answer has no text that can be read",
-    "noindex": "it asks not to be indexed (index.robots)",
-    "rules": "a rule of the scope `index` rejects it (urls.filters, urls.normalizers)",
-    "canonical": "another page is found in its place, which its canonical links name (index.canonical)",
-    "same_text": "another page is found in its place, which has the same text",
+    "no_text": "the answer has no readable text",
+    "noindex": "the page asks not to be indexed (index.robots)",
+    "rules": "a rule of the scope `index` rejects the page (urls.filters, urls.normalizers)",
+    "canonical": "the index has the target of the page's canonical links (index.canonical)",
+    "same_text": "the index has another page with the same text",
 }
 """Why a page that is still there is not in the index, by the reason that a version notes."""
 
@@ -58,7 +58,7 @@ def index_stats(stores: Stores) -> IndexCounts:
     version = newest_index(Versions(stores, INDEX))
     if version is None:
         raise InputError(
-            f"{stores.crawl.at(INDEX.folder)}: there is no index yet; `krake index update` makes it"
+            f"{stores.crawl.at(INDEX.folder)}: there is no index yet; run `krake index update`"
         )
     return index_counts(version)
 

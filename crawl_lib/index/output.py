@@ -45,7 +45,7 @@ class IndexOutput(TableOutput):
             if holds:
                 yield PagePlace(
                     versions.path(number),
-                    "`krake index update --purge` makes the index anew without them",
+                    "`krake index update --purge` makes the index again without these pages",
                 )
 
 

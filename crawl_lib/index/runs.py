@@ -25,7 +25,7 @@ def find_runs(text: str) -> list[str]:
 def without_runs(text: str) -> str:
     """Replace each run by a space.
 
-    Words of other scripts that touch a run then stand alone.
+    Words of other scripts that touch a run are then separate.
     """
     return _RUN.sub(" ", text)
 

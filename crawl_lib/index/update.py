@@ -1,6 +1,6 @@
 """A version of the index from the one before: files are linked, what changed is deleted and added, all else stays.
 
-The wanted rows are compared with the table of pages of the newest version, by key and digest. All is made anew where
+The wanted rows are compared with the table of pages of the newest version, by key and digest. All is made again where
 there is no version, the fields of documents changed, a file of the version is damaged, a fifth of the documents would
 be deleted ones, or the words of deleted pages have to go (`purge`).
 
@@ -58,7 +58,7 @@ from crawl_lib.versions import GROUP_ROWS, Filled, Version, Versions, VersionWor
 
 _NOTE = re.compile(r"[0-9]+-[0-9a-f]{32}")
 MOST_DELETED = 0.2
-"""Of the documents in Tantivy's files; with more all is made anew."""
+"""Of the documents in Tantivy's files; with more all is made again."""
 log = logging.getLogger(__name__)
 
 
@@ -67,8 +67,8 @@ def update_index(stores: Stores, *, now: datetime, purge: bool = False) -> Versi
 
     `now`: for manifests.
 
-    `purge`: all is made anew, and older versions are deleted, whatever `crawldb.keep_versions` says. Every update first
-    ends a purge that was killed. A second update on this machine waits, and then finds the version of the first.
+    `purge`: all is made again, and older versions are deleted, whatever `crawldb.keep_versions` says. Every update
+    first ends a purge that was killed. A second update on this machine waits, and then finds the version of the first.
     Updates on two machines may both do the work: the first version of a number counts, and both find that version.
 
     Raises InputError before the first segment, ConfigError, DamagedFileError, StorageError, NoRoomError, StoppedError.
@@ -201,7 +201,7 @@ def _end_purge(versions: Versions, version: Version | None) -> None:
 class _IndexMaking:
     """The making of a version.
 
-    `before`: the version to grow from, None where all is made anew. `stack`: deletes what is on this machine alone.
+    `before`: the version to grow from, None where all is made again. `stack`: deletes what is on this machine alone.
     `staging`: with a store elsewhere, where its files are first.
     """
 
@@ -259,7 +259,9 @@ class _IndexMaking:
             return False
         for part, path in zip(manifest["parts"], self.before.paths, strict=True):
             if stored_digest(self.stores.storage, path, self.stores) != part["sha256"]:
-                log.warning("%s: is not what was written (SHA-256); the index is made anew", path)
+                log.warning(
+                    "%s: differs from the written file (SHA-256); the index is made again", path
+                )
                 return False
         return True
 

@@ -1,7 +1,7 @@
 """The versions of the index: their files, what their manifests say, and which places of a page they are.
 
 A version is a folder with Tantivy's files and three of ours: the table of pages, the table of pages that were left out,
-and the keys of pages that were deleted since all was made anew. Their words are still in Tantivy's files.
+and the keys of pages that were deleted since all was last made again. Their words are still in Tantivy's files.
 """
 
 from crawl_lib.index.pages import PAGES_SCHEMA

@@ -1,4 +1,4 @@
-"""Which pages are in the index, what stands for each of the others, and what the index knows of them.
+"""The pages of the index, the substitutes of other pages, and the facts about each page.
 
 A page that is still there has a row of `judged`, with the reason why it cannot be in the index, if there is one.
 Canonical links and equal texts then choose among the other ones, the candidates: each has an owner, the page that
@@ -49,7 +49,7 @@ _TEXTS = columns(
     "published time"
 ).append(pa.field("robots", _LIST))
 LEFT_OUT_SCHEMA = columns("key key!, reason text!, owner key")
-"""Pages that are still there and not in the index. `owner`: the page that stands for one."""
+"""Pages that are still there and not in the index. `owner`: the page in the index instead."""
 _OF_TEXTS = ("text", "headings", "robots", "published", "language")
 _PDF = "application/pdf"
 """Its title is what texts call its heading."""

@@ -10,8 +10,8 @@ a CrawlDb says what is known, it keeps nothing else (`turns_only`).
 
 Servers hold keys only; URLs are in files. The order is always: first the URL is durable, then its key. Losing all key
 servers costs double fetches, never a URL. A server that does not answer (KeyServerDownError) or came back empty
-(KeyTablesError) is left out as long as another replica answers; any other error stops the call. What is true if
-everything stops between two steps in the life of a key: docs/protocol.md.
+(KeyTablesError) is left out as long as another replica answers; any other error stops the call. State if everything
+stops between two steps in the life of a key: docs/protocol.md.
 """
 
 from typing import TYPE_CHECKING

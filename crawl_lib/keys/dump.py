@@ -38,7 +38,8 @@ DIGEST_BYTES = 32
 
 @dataclass
 class DumpReport:
-    """What was written to, or read from, a dump. `down`: servers that did not answer; others had all their keys."""
+    """Counts of keys written to, or read from, a dump. `down`: servers that did not answer; others had all their
+    keys."""
 
     file: str
     keys: int = 0
@@ -77,7 +78,7 @@ def dump_keys(
     keys = all_keys([server for server, one in zip(store.servers, counts, strict=True) if one.up])
     if dry_run and not os.access(path.parent, os.W_OK | os.X_OK):
         raise StorageError(
-            f"{path}: cannot be written: there is no such directory, or it is somebody else's"
+            f"{path}: cannot be written: the directory is missing, or belongs to another user"
         )
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with os_errors(path, "cannot be written"):
@@ -149,7 +150,7 @@ def _blocks(file: BinaryIO, where: str) -> Iterator[tuple[list[bytes], bytes]]:
 
     if file.read(len(MAGIC)) != MAGIC:
         raise DamagedFileError(
-            f"{where}: is no dump of keys: it does not begin with {MAGIC[:-1].decode()!r}"
+            f"{where}: is no dump of keys: the file does not begin with {MAGIC[:-1].decode()!r}"
         )
     digest.update(MAGIC)
     while count := int.from_bytes(take(4), "big", signed=True):
@@ -167,7 +168,7 @@ def _blocks(file: BinaryIO, where: str) -> Iterator[tuple[list[bytes], bytes]]:
     if int.from_bytes(take(8), "big", signed=True) != total:
         raise DamagedFileError(f"{where}: has {total} keys, and its end says otherwise")
     if file.read(DIGEST_BYTES) != digest.digest() or file.read(1):
-        raise DamagedFileError(f"{where}: is not what was written (SHA-256)")
+        raise DamagedFileError(f"{where}: differs from the written file (SHA-256)")
 
 
 def load_keys(

@@ -53,7 +53,7 @@ def check_tables(store: ShardedKeyStore, findings: Findings, *, full: bool) -> b
             "key_misplaced",
             server,
             "has keys that belong elsewhere",
-            repair="run `krake keys reshard`, which moves them",
+            repair="run `krake keys reshard` to move the keys",
             severity=Severity.WARNING,
             count=count,
         )

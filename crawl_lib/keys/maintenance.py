@@ -37,7 +37,7 @@ _Sums = dict[int, dict[int, PrefixSum]]
 
 @dataclass
 class MaintenanceReport:
-    """What a check or a repair saw and did.
+    """Report of a check or a repair.
 
     `server`: whose interval alone was looked at, "" for all. `servers`: counts per server, taken before a repair; of
     one server's report, that one's. `compared`: prefixes of which at least two replicas were compared; `differing`:
@@ -111,7 +111,7 @@ class MaintenanceReport:
         lines.append(
             f"replicas: {self.replication}; prefixes compared: {self.compared}, differing: {self.differing}"
         )
-        misplaced = "of other servers: key_storage.servers or replication is not what these keys were stored with"
+        misplaced = "of other servers: key_storage.servers or replication has changed since these keys were stored"
         for word, by_server in (
             ("missing", self.missing),
             ("behind in state", self.behind),
@@ -123,7 +123,7 @@ class MaintenanceReport:
         verdict = f"all replicas{f' of the keys of {self.server}' if self.server else ''} are whole"
         for is_so, problem in (
             (not self.ok, "replicas differ: run `krake fsck --repair`"),
-            (self.misplaced, "there are keys on servers that do not own them: see above"),
+            (self.misplaced, "some keys are on wrong servers: see above"),
             (
                 self.failed,
                 "not all servers could be looked at: run `krake fsck --repair` when they answer",
@@ -140,7 +140,7 @@ def check(
 
     Servers that fail are reported in `failed`, never raised.
 
-    `server`: the name of the one whose part is to be done, None for all. Raises ConfigError if there is none, and
+    `server`: the name of the one whose part is to be done, None for all. Raises ConfigError for an unknown name, and
     StoppedError. `work` gets a report at each prefix that a server has keys of.
     """
     return _Maintenance(store, "check", server, work or Work()).run()

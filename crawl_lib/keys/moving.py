@@ -38,7 +38,7 @@ _TELL_S = 1.0
 
 @dataclass
 class ReshardReport:
-    """What a change of servers did, or would do.
+    """Report of a change of servers, also of a dry run.
 
     `before`, `after`: the rings in words. `copied`: keys written, by server; `raised`: those that had a lower state
     there. `deleted`: keys taken off servers that hold them no more. `lost`: old servers that are not there; other
@@ -194,7 +194,7 @@ class _Change:
             for first in range(count)
         ):
             raise KeyTablesError(
-                f"the keys of {', '.join(self.report.lost)} are on no server that is here: name the"
+                f"the keys of {', '.join(self.report.lost)} are on no server of this config: name the"
                 " config that has them (`krake keys reshard --from FILE`); if they are lost for good, run"
                 " `krake keys create --drop` and `krake fsck --repair`"
             )

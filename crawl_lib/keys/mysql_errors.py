@@ -18,7 +18,7 @@ from crawl_lib.errors import (
 from crawl_lib.keys.server import MAKE, MAKE_SLOTS, SLOT_TABLE, TABLES_EXIST
 
 _MALFORMED = (IndexError, struct.error)
-"""What PyMySQL raises for a packet that ends too early."""
+"""Error of PyMySQL for a packet that ends too early."""
 FOREIGN = (pymysql.MySQLError, OSError, RuntimeError, UnicodeError, *_MALFORMED)
 """All that PyMySQL raises: RuntimeError for a login method it cannot do, UnicodeError for a host that is no name."""
 
@@ -85,12 +85,12 @@ ADVICE: dict[int, tuple[type[KeyStoreError], str]] = {
     1836: _READ_ONLY,  # ER_READ_ONLY_MODE
     CR.CR_SSL_CONNECTION_ERROR: (
         KeyAccessError,
-        "offers no encryption, and key_storage.tls asks for it: let the server have a certificate",
+        "offers no encryption, but key_storage.tls asks for TLS: give the server a certificate",
     ),
     ER.DISK_FULL: _NO_ROOM,
     ER.RECORD_FILE_FULL: _NO_ROOM,
 }
-"""What the operator has to do, by the server's error number. Every other error is passed on with its number."""
+"""Advice to the operator, by the server's error number. Every other error is passed on with its number."""
 
 
 def translate(server: str, user: str, database: str, error: Exception) -> KeyStoreError:
@@ -112,7 +112,7 @@ def translate(server: str, user: str, database: str, error: Exception) -> KeySto
     cause = getattr(error, "original_exception", error)
     if isinstance(cause, ssl.SSLCertVerificationError):
         return KeyAccessError(
-            f"{server}: its certificate is not trusted ({cause.verify_message}): give its authority in"
+            f"{server}: the server's certificate is not trusted ({cause.verify_message}): give its authority in"
             " key_storage.ca_file, and name the server in key_storage.servers as the certificate does"
         )
     if known is not None:

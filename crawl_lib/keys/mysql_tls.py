@@ -23,7 +23,7 @@ from crawl_lib.errors import ConfigError, KeyAccessError
 
 
 class GuardedConnection(Connection):
-    """PyMySQL's connection, with `tls` and `ca_file` of the config. Raises ConfigError for a file that is none.
+    """PyMySQL's connection, with `tls` and `ca_file` of the config. Raises ConfigError for an invalid file.
 
     A login, and each command with its whole answer, has `read_timeout` seconds: PyMySQL itself gives each piece of an
     answer that long, so a server that sends a byte now and then would hold a task for ever.

@@ -1,4 +1,4 @@
-"""Which ring the key tables were filled for: a note on each server, compared with the config before keys are used.
+"""The ring that the key tables were filled for: a note on each server, compared with the config before keys are used.
 
 Where a key lies is worked out from the number of servers, their order and `replication`. A config that says otherwise
 than the tables were filled for would look for keys on the wrong servers, and crawl pages again. So each server keeps a
@@ -164,7 +164,9 @@ def ring_problem(
     for place, note in noted.items():
         name = servers[place].name
         if note.moving_to is not None:
-            return f"{name}: a change of the key servers is under way: {RESHARD}, which goes on with it"
+            return (
+                f"{name}: a change of the key servers is under way: {RESHARD}, to finish the change"
+            )
         if note.ring is None or note.place != place or not note.ring.same_places(wanted):
             before = "none" if note.ring is None else note.ring.to_text()
             return (

@@ -35,7 +35,7 @@ STATEMENT_KEYS = 5000
 
 @dataclass(frozen=True, slots=True)
 class KnownKeys:
-    """What the store knows of a set of keys: three disjoint sets that together are the keys asked for.
+    """States of a set of keys in the store: three disjoint sets that together are the keys asked for.
 
     `known`: at least one replica knows it. `new`: every replica that answers says it does not, and at least one
     answers. `undecided`: no replica answers; the URL waits.
@@ -48,7 +48,7 @@ class KnownKeys:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Whose a set of keys is: three disjoint sets that together are the keys claimed.
+    """Owners of a set of keys: three disjoint sets that together are the keys claimed.
 
     `ours`: this call added them. `theirs`: they were there before it; only these may be dropped, and only if this
     was the first sending. `unsure`: not known (an answer was lost while it was being committed, or no replica
@@ -146,7 +146,7 @@ class KeyServer(ABC):
 
     @abstractmethod
     def states(self, keys: Sequence[bytes]) -> dict[bytes, int]:
-        """Return the keyinfo of known keys; 0 stands for NULL."""
+        """Return the keyinfo of known keys; 0 means NULL."""
 
     @abstractmethod
     def insert(self, keys: Sequence[bytes], state: KeyState) -> None:
@@ -249,7 +249,7 @@ class KeyServer(ABC):
 
     @abstractmethod
     def make_slots(self) -> None:
-        """Make the table of turns where there is none. Repeatable."""
+        """Make the table of turns if missing. Repeatable."""
 
     @abstractmethod
     def close(self) -> None:
@@ -357,9 +357,9 @@ def from_hex(server: str, hashes: Iterable[object]) -> list[bytes]:
     try:
         data = unhexlify(b"".join(hashes))  # type: ignore[arg-type]
     except (ValueError, TypeError) as error:
-        raise damaged(server, "a hash in it is no SHA-1 in hex") from error
+        raise damaged(server, "a hash in the file is no SHA-1 in hex") from error
     if len(data) % 20:
-        raise damaged(server, "a hash in it has not 40 digits")
+        raise damaged(server, "a hash in the file has not 40 digits")
     return [data[start : start + 20] for start in range(0, len(data), 20)]
 
 
@@ -370,7 +370,7 @@ def from_rows(server: str, rows: Sequence[Sequence[object]]) -> list[tuple[bytes
     """
     keys, states = from_hex(server, (row[0] for row in rows)), [row[1] or 0 for row in rows]
     if len(keys) != len(rows) or set(map(type, states)) - {int}:
-        raise damaged(server, "a hash in it has not 40 digits, or a keyinfo is no number")
+        raise damaged(server, "a hash in the file has not 40 digits, or a keyinfo is no number")
     return list(zip(keys, states, strict=True))  # type: ignore[arg-type]
 
 

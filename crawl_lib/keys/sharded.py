@@ -29,7 +29,7 @@ CONNECTIONS = 8
 LOOK_S = 20.0
 """A store that looked at the servers' notes looks again after this time: a reshard may have begun meanwhile."""
 _LEFT_OUT = (KeyServerDownError, KeyTablesError)
-"""What makes a replica be left out, as long as another one answers: it is away, or it came back empty."""
+"""Errors that leave a replica out while another replica answers: it is away, or it came back empty."""
 
 
 @dataclass(slots=True)

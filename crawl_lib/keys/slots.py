@@ -8,8 +8,8 @@ its own, so one that is slow, or down, holds up its own slots only; they wait un
 An address is reserved for a span of time, in which the node's processes may send requests, a delay from each other by
 the node's own table (`fetch.turns`). A span ends a delay after the last request may be sent, so that the next one may
 begin there, whichever node's it is. It is as long as the requests need that wait, and as many as there were in the one
-before; and twice as long as that while no other node wants the address. So a server is asked every few seconds, and no
-address idles for long where several nodes want it. What is left of a span is wasted.
+before; and twice as long as that while no other node wants the address. A node asks a server every few seconds, and no
+address idles for long if several nodes want the address. The rest of a span is wasted.
 
 A host (`local` routing) is reserved for one request: for as long as that may take, and until its delay is over. When it
 has ended, what is left of that is given back.
@@ -51,7 +51,7 @@ RETRY_S = 2.0
 """A server that does not answer, or came back empty, is asked again after this time."""
 _MOST_REQUESTS = 200
 _ROUNDED_MS = 1
-"""So much later than the server says it may be there."""
+"""Largest rounding error of a time from the server."""
 _OTHERS_MS = 3_600_000
 """So much longer than here a host may be reserved for by another node, whose `fetch.time_limit_s` may be another."""
 _MOST_SPANS = 10_000
@@ -69,7 +69,7 @@ class _Span:
 
 @dataclass(eq=False)
 class _Request:
-    """What a server is asked for: not before `due_s`, for the process `who`, and never for longer than `longest_ms`."""
+    """A request to a server: not before `due_s`, for the process `who`, and never for longer than `longest_ms`."""
 
     name: str
     who: int

@@ -117,7 +117,7 @@ class SqliteKeyServer(KeyServer):
                 yield str(problem)
         if self.exists():
             if self._rows(_OUTSIDE):
-                yield "a hash in it is no SHA-1 in hex"
+                yield "a hash in the file is no SHA-1 in hex"
             for _ in self.scan(bytes(20), b"\xff" * 20):
                 pass
 
@@ -284,9 +284,12 @@ def translated(server: str) -> Iterator[None]:
         raise translate(server, error) from error
 
 
-_DISK = (KeyServerDownError, "{text}: look at its disk, then run again")
-_BUSY = (KeyServerDownError, "another process has it locked for longer than key_storage.timeout_s")
-_NOT_WRITABLE = (KeyAccessError, "{text}: make the file and its folder writable for this user")
+_DISK = (KeyServerDownError, "{text}: look at the file's disk, then run again")
+_BUSY = (
+    KeyServerDownError,
+    "another process has locked the file for longer than key_storage.timeout_s",
+)
+_NOT_WRITABLE = (KeyAccessError, "{text}: make file and folder writable for this user")
 _ADVICE: dict[int, tuple[type[KeyStoreError], str]] = {
     sqlite3.SQLITE_BUSY: _BUSY,
     sqlite3.SQLITE_LOCKED: _BUSY,

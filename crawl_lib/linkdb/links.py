@@ -43,7 +43,7 @@ OUTLINKS = Family(
     folder="outlinks",
     name="the table of links",
     schema=OUTLINKS_SCHEMA,
-    made_again="the version before it counts, and `krake linkdb update` makes what it lacks",
+    made_again="the earlier version counts, and `krake linkdb update` adds missing links",
     rebuilt="move all of them away: `krake linkdb update` makes one of the segments that are there",
     dictionary=("url", "target_url", "anchor", "capture_segment"),
 )

@@ -1,4 +1,4 @@
-"""Guards: each refuses a node's task before any change, and says what does not fit, and what to do.
+"""Reasons to refuse a node's task before any change: each guard says what does not fit, and what to do.
 
 **The directory is an older copy** (a backup put back, a machine rolled back, a wrong disk). URLs of the old queue would
 be fetched again. URLs taken in since would never be fetched, because their keys are known. The DFS gives the evidence:

@@ -1,4 +1,4 @@
-"""Sources of a node before their intake: injected seeds, then lists, then segments by folder and node.
+"""URLs found for a node and not yet taken in: injected seeds, then lists, then segments by folder and node.
 
 With a CrawlDb only URLs of lists join the queue: the table has all other URLs of seeds and segments, which are taken in
 for their scope alone. URLs of a lost queue are not taken in again: they come back after the lease of their list.

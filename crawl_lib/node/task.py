@@ -53,9 +53,7 @@ def locked_node(stores: Stores, node: str, *, what: str) -> Iterator[NodeTask]:
 def require_known(stores: Stores, node: str) -> None:
     """Raise ConfigError for a node outside of the config."""
     if node not in stores.config.servers:
-        raise ConfigError(
-            f"node {node!r} is not one of servers: {', '.join(stores.config.servers)}"
-        )
+        raise ConfigError(f"node {node!r} is not in servers: {', '.join(stores.config.servers)}")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What an answer of a server says: its content, its type, and the page's links and descriptions.
+"""A server's answer: content, type, and the page's links and descriptions.
 
 Data flows through this room in this order, once for each fetched answer:
 

@@ -21,7 +21,8 @@ _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xfe\xff", "utf-16be"), (b"\xff\xfe", "u
 # How XML in UTF-16 without a mark begins.
 _WIDE_XML = (("<?x".encode("utf-16-le"), "utf-16le"), ("<?x".encode("utf-16-be"), "utf-16be"))
 _XML = re.compile(rb"""<\?xml[\t\n\f\r ][^>]*?encoding[\t\n\f\r ]*=[\t\n\f\r ]*["']([^"'>]*)["']""")
-# What the prescan looks for: a comment, a meta, another tag up to its name's end, or a declaration as a whole.
+# Declarations that the prescan looks for: a comment, a meta, another tag up to its name's end, or a declaration as a
+# whole.
 _MARKUP = re.compile(
     rb"<(?:(!--)|(meta)(?=[\t\n\f\r /])|/?[a-z][^\t\n\f\r >]*+|([!/?])[^>]*+>)",
     re.IGNORECASE,

@@ -43,7 +43,7 @@ class Content(NamedTuple):
     truncated: bool
     """It was cut at the limit."""
     error: str
-    """What was wrong with a coding, one line; "" if nothing was."""
+    """The problem of a coding in one line; "" if nothing was."""
     broken: bool = False
     """The end of the content is missing, since a coding is damaged or was cut off."""
 

@@ -88,7 +88,7 @@ def written_date(text: str, now: float) -> float | None:
 
 
 def read_date(text: str, now: float) -> WrittenDate | None:
-    """Read a date on a page; None if `text` has none.
+    """Read a date on a page, or None if `text` has no date.
 
     ISO 8601, also a year or a month alone, and what `http_date` reads, also without a time of day or with a zone of
     North America. A date without a zone is in UTC. `now`: as `http_date` has it. At most 64 characters are read.

@@ -18,7 +18,7 @@ _COMMA = re.compile("(?<!mon|tue|wed|thu|fri|sat|sun|day),")
 
 
 class Directives(NamedTuple):
-    """What the robots directives of a page forbid.
+    """Uses that the robots directives of a page forbid.
 
     `unavailable_after`: POSIX seconds from which on the page must not be shown; None without such a time.
     """

@@ -122,7 +122,7 @@ def decode(data: bytes, name: str) -> bytes:
 def _characters(name: str) -> str:
     """Return the characters of an encoding's 256 bytes.
 
-    U+FFFE stands for a byte without a character.
+    U+FFFE marks a byte without a character.
     """
     if name == "x-user-defined":
         return "".join(chr(byte if byte < 0x80 else 0xF700 + byte) for byte in range(256))
@@ -367,7 +367,7 @@ _READERS: dict[bytes, Callable[[bytes], str]] = {
 def encode(text: str, name: str) -> bytes:
     """Return text in an encoding, as forms and queries are sent.
 
-    `&#N;` stands for each character that the encoding lacks.
+    `&#N;` replaces each character that the encoding lacks.
 
     `name`: the standard's name; UTF-8 is sent for UTF-16 and `replacement` (https://encoding.spec.whatwg.org/#encode).
     """

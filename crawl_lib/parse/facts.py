@@ -1,4 +1,4 @@
-"""Metadata, headings, robots metas and the language of a page: facts beside the links.
+"""Metadata, headings, robots metas and the language of a page: all facts except links.
 
 The scanner (`native/links.c`) finds the facts in one pass; here they are checked and chosen. `ORDER` says which source
 counts first, and docs/metadata.md has the same table. Strangers wrote the facts, so their number and their sizes are

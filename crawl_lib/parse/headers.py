@@ -53,7 +53,7 @@ class Headers:
 
     @property
     def location(self) -> str | None:
-        """First Location reference in ASCII; None without such a field.
+        """First Location reference in ASCII, or None without such a field.
 
         `escape_octets` makes ASCII of the reference.
         """
@@ -62,7 +62,7 @@ class Headers:
 
     @cached_property
     def content_type(self) -> tuple[str | None, str | None]:
-        """Media type in lower case, and charset; None for missing ones.
+        """Media type in lower case, and charset, or None for missing values.
 
         Several fields count as one list, whose last valid type counts.
         """
@@ -105,7 +105,7 @@ def escape_octets(value: str) -> str:
 def parse_content_type(value: str) -> tuple[str | None, str | None]:
     """Return media type and charset of a Content-Type.
 
-    The type is in lower case; None stands for a missing one. A list, which a server or a proxy may have joined with
+    The type is in lower case; Missing values are None. A list, which a server or a proxy may have joined with
     commas, is read as browsers read it: the last valid type counts, and keeps the charset of an equal type before it.
     Source: "extract a MIME type", https://fetch.spec.whatwg.org/#concept-header-extract-mime-type
     """

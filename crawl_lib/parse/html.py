@@ -18,7 +18,7 @@ from crawl_lib.urls import resolve
 
 
 class ParsedPage(NamedTuple):
-    """What was read out of one page. None: the page does not say."""
+    """Content read out of a page. None: the page does not say."""
 
     charset: str
     """Name of the encoding it was read with (Encoding Standard, lower case)."""
@@ -39,10 +39,11 @@ class ParsedPage(NamedTuple):
     words: int | None = None
     """Digest (64 bits) of the different words that the page shows, its title among them; 0 without words.
 
-    The order of the words and the case of ASCII letters do not count. None for a sitemap, whose links are its text.
+    The order of the words and the case of ASCII letters do not count. The value is None for a sitemap, whose text
+    consists of links.
     """
     metadata: Metadata | None = None
-    """What the page says of itself; None if that was not asked for, and for a sitemap."""
+    """The page's metadata; None if that was not asked for, and for a sitemap."""
 
     requisites: bytes = b""
     """References of requisites, at most `parse.requisites_per_page`, in the form of `links`."""

@@ -38,7 +38,7 @@ _OTHER_CODES = {
     "nld": "nl",
     "dut": "nl",
 }
-"""Older codes, and codes of three letters, which stand in pages for the codes that RFC 5646 asks for."""
+"""Older codes, and codes of three letters, which pages use for the codes of RFC 5646."""
 _NO_LANGUAGES = frozenset({"und", "mul", "zxx", "mis"})
 
 

@@ -1,4 +1,4 @@
-"""What type content is: a small part of the MIME Sniffing Standard (https://mimesniff.spec.whatwg.org/)."""
+"""The type of content: a small part of the MIME Sniffing Standard (https://mimesniff.spec.whatwg.org/)."""
 
 import re
 

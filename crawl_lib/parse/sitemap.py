@@ -1,4 +1,4 @@
-"""What lists pages and is none: sitemaps (https://www.sitemaps.org/protocol.html), RSS, Atom, and robots.txt.
+"""Lists of pages: sitemaps (https://www.sitemaps.org/protocol.html), RSS, Atom, and robots.txt.
 
 Nothing is built of the XML: its start tags are found one after the other, in time and memory linear in its bytes,
 whatever they are. Only the five entities of XML and numbers of characters are replaced, and nothing is loaded.
@@ -320,7 +320,7 @@ def _character(reference: re.Match[str]) -> str:
 
 
 def _attribute(attributes: bytes, name: bytes) -> str:
-    """Return the value of an attribute, "" if there is none."""
+    """Return the value of an attribute, or "" if missing."""
     for found, double, single in _ATTRIBUTE.findall(attributes):
         if found == name:
             return _unescape(double or single).strip()

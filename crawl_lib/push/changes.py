@@ -54,7 +54,7 @@ def listed_pages(stores: Stores, version: Version) -> Iterator[Listed]:
     path = file_of(version, PAGES_FILE)
     [part] = [part for part in version.manifest["parts"] if part["name"] == PAGES_FILE]
     if stored_digest(stores.storage, path, stores) != part["sha256"]:
-        raise DamagedFileError(f"{path}: is not what was written (SHA-256); {INDEX.remedy}")
+        raise DamagedFileError(f"{path}: differs from the written file (SHA-256); {INDEX.remedy}")
     batches = parquet_batches(stores.storage, path, PAGES_SCHEMA, _COLUMNS, f"; {INDEX.remedy}")
     for batch in stores.until_stopped(batches):
         for key, digest, boost, *facts in zip(
@@ -66,7 +66,7 @@ def listed_pages(stores: Stores, version: Version) -> Iterator[Listed]:
 def changes(now: Iterable[Listed], befores: Sequence[Iterable[Listed]]) -> Iterator[PageChange]:
     """Yield the pages that differ between versions.
 
-    Those of `now` without an equal in each of `befores`, and those of `befores` alone. All rows are in the order of
+    Rows of `now` without an equal in each of `befores`, and rows of `befores` alone. All rows are in the order of
     keys, and so are the changes. Without `befores` all pages are changes.
     """
     rows = [_numbered(number, pages) for number, pages in enumerate((now, *befores))]

@@ -98,7 +98,7 @@ class OpenSearchAnswer:
 def error_of(body: dict[str, Any]) -> tuple[str, str]:
     """Return type and reason of an answer's error.
 
-    "" stands for a value that is no text; `body` may be an item of an answer.
+    "" replaces a value that is no text; `body` may be an item of an answer.
     """
     error = body.get("error")
     kind, reason = (

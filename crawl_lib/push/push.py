@@ -85,7 +85,7 @@ def _version_to_push(stores: Stores) -> Version:
     version = newest_index(Versions(stores, INDEX))
     if version is None:
         raise InputError(
-            f"{stores.crawl.at(INDEX.folder)}: there is no index yet; `krake index update` makes it"
+            f"{stores.crawl.at(INDEX.folder)}: there is no index yet; run `krake index update`"
         )
     if version.manifest["settings"]["revision"] < FIRST_REVISION:
         raise InputError(

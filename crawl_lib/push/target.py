@@ -1,9 +1,9 @@
 """Indexes of OpenSearch for pushes: names, notes, and the alias for clients.
 
-An index has a note in `_meta` of its mapping (`Note`), with the version of the pages. While a push works on an
-index, the index has an alias of that push, `<index>.try-<version>-<digest>`. This alias has three uses. It tells
-later pushes about pages of that version. It keeps OpenSearch from making a deleted index anew. And a push without its
-alias can write no more, so a later push stops an earlier push by taking the alias away.
+An index has a note in `_meta` of its mapping (`Note`), with the version of the pages. While a push works on an index,
+the index has an alias of that push, `<index>.try-<version>-<digest>`. This alias has three uses. It tells later pushes
+about pages of that version. The note keeps OpenSearch from making a deleted index again. And a push without its alias
+can write no more, so a later push stops an earlier push by taking the alias away.
 """
 
 import hashlib
@@ -76,7 +76,7 @@ class Note:
 
     @classmethod
     def of_mapping(cls, mapping: Any) -> "Note | None":
-        """Read an index's note; None if missing or malformed."""
+        """Read an index's note, or None if missing or malformed."""
         try:
             found = mapping["mappings"]["_meta"]["krake"]
             pushed = None if found["pushed"] is None else Pushed.of_note(found["pushed"])
@@ -101,7 +101,8 @@ class PushTarget:
     def live(self) -> list[str]:
         """Return the indexes behind the alias.
 
-        None before the first push, then an index. Raises OutputConflictError where an index has the name of the alias.
+        The list is empty before the first push, and has one index afterwards. Raises OutputConflictError where an index
+        has the name of the alias.
         """
         found = self.cluster.ask("GET", f"/{self.alias}/_alias", accept=_ABSENT)
         if found.status in _ABSENT:

@@ -1,4 +1,4 @@
-"""What each round of a rank does: for every node, the sum of the values of the nodes that link to it; and PageRank.
+"""A round of a rank: for every node, the sum of the values of the nodes that link to it; and PageRank.
 
 A sum of floats depends on its order, so this one is fixed: a node's inlinks as they are listed. The loop is in C
 (`crawl_lib/parse/native/sums.c`): numpy alone adds up a third as many arcs a second. PageRank is in the form of LDBC

@@ -132,7 +132,7 @@ ROUTES = (
         "/v1/rates",
         "rates",
         "admin",
-        "List the rates that operators have set.",
+        "List the operators' rates.",
         gives=RateList,
     ),
     ApiRoute(
@@ -311,7 +311,7 @@ class _Answers:
         )
 
     async def rates(self, asked: Asked, token: Token) -> Sending:
-        """List the rates that operators have set."""
+        """List the operators' rates."""
         return Answer(_json.encode(RateList(rates=await self._service.store.rates())))
 
     async def rate(self, asked: Asked, token: Token) -> Sending:
@@ -442,7 +442,7 @@ def _read(decoder: "msgspec.json.Decoder[_Body]", body: bytes) -> _Body:
     try:
         return decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise HTTPException(400, f"The body is not what this route takes: {error}.") from error
+        raise HTTPException(400, f"The body does not fit this route: {error}.") from error
 
 
 def _query(asked: Asked, name: str) -> str:
@@ -462,7 +462,7 @@ def _number(asked: Asked, name: str, most: float) -> float | None:
 
 
 def _no_url(error: UrlError) -> HTTPException:
-    return HTTPException(400, f"This is no URL that is fetched ({error.reason}).")
+    return HTTPException(400, f"Krake fetches no such URL ({error.reason}).")
 
 
 def _problem(service: Scheduler, error: Exception) -> Answer:

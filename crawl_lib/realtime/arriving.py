@@ -78,7 +78,7 @@ def collect_from(stores: Stores, name: str) -> CollectReport:
                 return _Arrival(stores, remote[0], room).run()
         except BlockingIOError as error:
             raise LockedError(
-                f"{room}: another collection is at work there; wait for it"
+                f"{room}: another collection is at work there; wait for its end"
             ) from error
 
 

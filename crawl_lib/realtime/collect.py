@@ -90,7 +90,7 @@ def collect_parts(
                 return _Collection(stores, name, spool, logs, room, clock).run()
         except BlockingIOError as error:
             raise LockedError(
-                f"{room}: another collection is at work there; wait for it"
+                f"{room}: another collection is at work there; wait for its end"
             ) from error
 
 

@@ -539,7 +539,7 @@ def start_fetcher(
         node_dir: The directory of the node; the caller holds the node's lock.
         name: The name of the fetcher and of its segments, such as `live-0`.
         digest: Hex SHA-256 of the config, for WARC files.
-        log_path: The fetcher's log, written anew.
+        log_path: The fetcher's log, overwritten.
         lock: The descriptor of the node's lock; the fetcher holds the lock too.
         part_s: Seconds after which a part is closed.
         is_leased: The scheduler is on another machine, and its grants end.

@@ -4,7 +4,7 @@
     collector -- TLS --> gate --> spool
 
 The gate has the key of TLS, and reads no byte of the web. The fetcher, its child, reads the web and has no key. The
-gate connects to nobody. A connection without a certificate of a scheduler ends before its first line.
+gate opens no connection. A connection without a certificate of a scheduler ends before its first line.
 
 A scheduler's config comes with the connection, and is checked as a worker's is. One scheduler at a time has the
 fetcher: another scheduler is told so, until the first was silent for `SILENCE_S`. At the end of a line the fetcher
@@ -75,7 +75,7 @@ class Gate:
     def __init__(
         self, place: FetcherPlace, identity: Identity, lock: int, clock: Callable[[], float]
     ) -> None:
-        """Prepare a gate, which listens to nobody yet.
+        """Prepare a gate, which does not listen yet.
 
         `lock`: the descriptor of the directory's lock. `clock`: monotonic seconds.
         """
@@ -295,7 +295,7 @@ class _Relay:
 
 
 async def _until_full(room: FreeSpace) -> str:
-    while (shortage := room.shortage()) is None:  # noqa: ASYNC110 - a disk tells nobody when it fills up
+    while (shortage := room.shortage()) is None:  # noqa: ASYNC110 - a full disk sends no signal
         await asyncio.sleep(1.0)
     return shortage
 

@@ -84,7 +84,7 @@ class Repeats:
             future.set_exception(
                 error if isinstance(error, Exception) else BusyError("the first request was ended")
             )
-            future.exception()  # nobody may be waiting
+            future.exception()  # perhaps without a waiter
             raise
         future.set_result(answer)
         self._bytes += len(answer)

@@ -26,7 +26,7 @@ class ServiceMetric(NamedTuple):
 
 
 METRICS = (
-    ServiceMetric("waiting", "gauge", "URLs in memory that wait, or are fetched"),
+    ServiceMetric("waiting", "gauge", "URLs in memory, waiting or in fetch"),
     ServiceMetric("due", "gauge", "rows that are due", "server"),
     ServiceMetric("queue_age_seconds", "gauge", "how long the oldest due row waits", "server"),
     ServiceMetric("decisions_total", "counter", "submitted URLs, by decision", "decision"),
@@ -34,27 +34,24 @@ METRICS = (
     ServiceMetric(
         "latency_seconds", "histogram", "from the start of the work on a URL to its document", "le"
     ),
-    ServiceMetric(
-        "fetcher_restarts_total", "counter", "fetchers that died, and were started again"
-    ),
+    ServiceMetric("fetcher_restarts_total", "counter", "fetchers restarted after a crash"),
     ServiceMetric("start_time_seconds", "gauge", "POSIX time of the start of the service"),
-    ServiceMetric("store_failed_total", "counter", "calls of a key server that failed"),
-    ServiceMetric(
-        "task_failed_total", "counter", "tasks of the service that failed: the log has each"
-    ),
-    ServiceMetric(
-        "rows_swept_total", "counter", "rows that were deleted for their age (realtime.keep_s)"
-    ),
+    ServiceMetric("store_failed_total", "counter", "failed calls of a key server"),
+    ServiceMetric("task_failed_total", "counter", "failed tasks of the service: the log has each"),
+    ServiceMetric("rows_swept_total", "counter", "rows deleted by age (realtime.keep_s)"),
     ServiceMetric("rows_damaged_total", "counter", "damaged rows that were met"),
     ServiceMetric(
-        "submissions_left_out_total", "counter", "submissions that the log of submissions lacks"
+        "submissions_left_out_total", "counter", "submissions missing from the log of submissions"
     ),
-    ServiceMetric("parts", "gauge", "parts of hosts that a fetcher has, of 256 in all", "fetcher"),
+    ServiceMetric("parts", "gauge", "parts of hosts of a fetcher, of 256 in all", "fetcher"),
     ServiceMetric(
-        "uncollected_parts", "gauge", "closed parts that wait for the collection", "fetcher"
+        "uncollected_parts", "gauge", "closed parts waiting for the collection", "fetcher"
     ),
     ServiceMetric(
-        "uncollected_seconds", "gauge", "age of the oldest part or log that waits for it", "fetcher"
+        "uncollected_seconds",
+        "gauge",
+        "age of the oldest part or log waiting for the collection",
+        "fetcher",
     ),
     ServiceMetric(
         "spool_free_bytes", "gauge", "free bytes of the disk with a fetcher's parts", "fetcher"

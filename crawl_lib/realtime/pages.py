@@ -164,7 +164,7 @@ class PageServer(ABC):
 
     @abstractmethod
     def ensure(self) -> None:
-        """Create the table where there is none.
+        """Create the table if missing.
 
         Raises KeyTablesError for a table of another version.
         """

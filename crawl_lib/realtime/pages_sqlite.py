@@ -75,7 +75,7 @@ class SqlitePages(PageServer):
     def damage(self) -> str:
         """Return the damage of the file.
 
-        "": there is none, or no file.
+        "": no problem, or no file.
         """
         try:
             answers = self._selected("PRAGMA quick_check(1)") if self.path.exists() else [("ok",)]

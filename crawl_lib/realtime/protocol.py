@@ -177,7 +177,7 @@ class Rates(Message, tag="rates", frozen=True, kw_only=True):
 
 
 class Cancel(Message, tag="cancel", frozen=True, kw_only=True):
-    """Nobody wants a URL any more. A request already sent goes on, and a `Done` follows."""
+    """A URL is no longer wanted. A request already sent goes on, and a `Done` follows."""
 
     id: Id
 

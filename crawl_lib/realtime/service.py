@@ -144,7 +144,7 @@ def only_scheduler(config: KeyStorageConfig) -> Iterator[None]:
 def remote_fetchers(stores: Stores, store: PageStore) -> Fetchers | None:
     """Return the fetchers on other machines.
 
-    The result is None if the config names none. Raises ConfigError.
+    The result is None without `realtime.fetchers`. Raises ConfigError.
     """
     config, options = stores.config, realtime_of(stores.config)
     if not options.fetchers:
@@ -182,7 +182,7 @@ def address_turns(stores: Stores) -> AddressTurns:
 
 
 def make_turn_table(server: KeyServer) -> None:
-    """Make the table of turns of a key server where there is none. Raises KeyStoreError."""
+    """Make the table of turns of a key server if missing. Raises KeyStoreError."""
     server.ensure()
     if not server.has_slots():
         server.make_slots()

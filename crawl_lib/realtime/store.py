@@ -225,7 +225,7 @@ class PageStore:
         return self._desks[interval(key, len(self._desks))]
 
     async def ensure(self, place: int) -> None:
-        """Create the table of a server where there is none."""
+        """Create the table of a server if missing."""
         await self._write(place, lambda server: server.ensure())
 
     async def submit(self, wish: Wish) -> Row | None:

@@ -83,7 +83,7 @@ class AddressTurns:
         shared.hear(0, {"ask": name, "turns": asked.turns, "start_s": start_s})
 
     def _tell(self, shared: SharedTurns, writer: asyncio.StreamWriter) -> None:
-        """Tell the fetcher of reserved turns. After an error of a key server the next line begins anew."""
+        """Tell the fetcher of reserved turns. After an error of a key server the next line begins again."""
         try:
             answers = shared.answers()
         except KeyStoreError as error:

@@ -140,15 +140,13 @@ def check_leftovers(
     crawl, storage, findings = stores.crawl, stores.storage, []
     iterations = readable_iterations(stores)
     starts = tuple(Starts.hidden_prefix(one.run_id, one.iteration) for one in iterations)
-    problem = "is a scope that no iteration has, or will have"
+    problem = "is a scope without an iteration"
     findings += [
         _leftover(crawl.at(FileName.SCOPE, digest), problem)
         for digest in unused_scopes(stores, iterations)
     ]
     for name in RetryNowNotes(crawl).names(stores.config.retry.max_wait_s, over=True):
-        problem = (
-            "is a note of `krake retry --now` of which nothing waits any more (retry.max_wait_s)"
-        )
+        problem = "is a note of `krake retry --now` without waiting URLs (retry.max_wait_s)"
         findings.append(_leftover(crawl.at(FileName.RETRY_NOW, name), problem))
     folders = [crawl.path, *map(crawl.at, crawl.names())]
     dropped = [name for name in crawl.folders() if storage.exists(crawl.at(name, FileName.DROPPED))]
@@ -166,7 +164,7 @@ def check_leftovers(
             ):
                 problem = "is of an attempt of a start, and another one's folder was chosen"
             elif folder == crawl.path and is_answer_over(entry.name, now_s):
-                problem = "is of an answer that was killed"
+                problem = "is of a killed answer"
             else:
                 problem = (
                     _problem(stores, folder, entry.name, nodes)
@@ -207,7 +205,7 @@ def _problem(stores: Stores, folder: str, name: str, nodes: Collection[str]) -> 
         is_over = exists(f"{folder}/{segment}")
     else:
         is_over = _is_over(stores, node, take_id, here=node in nodes)
-    return f"is of an attempt of {node} that no task can go on with" if is_over else ""
+    return f"is of an attempt of {node} without a task to continue" if is_over else ""
 
 
 def _is_over(stores: Stores, node: str, take_id: str, *, here: bool) -> bool:

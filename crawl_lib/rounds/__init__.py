@@ -1,4 +1,4 @@
-"""What an iteration begins and ends with, on the DFS alone: start and commit, which nodes take part, status.
+"""Begin and end of an iteration, on the DFS alone: start and commit, which nodes take part, status.
 
 How data flows: the first node that comes to an iteration makes its folder (`start`): its nodes (`layout` says whether
 a changed list is allowed yet), the scope, how many URLs each node may take (`shares`), and what all machines must have

@@ -1,4 +1,4 @@
-"""What must be the same on all machines of an iteration: Krake's code, and the config but for local options.
+"""Values that must be the same on all machines of an iteration: Krake's code, and the config but for local options.
 
 The task that names the folder notes its own in `iteration.json`; a node's task compares before it begins. A change that
 is meant is made known by running the run's `inject` again, which notes it next to `iteration.json` as `agreed-<n>.json`

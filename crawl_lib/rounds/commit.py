@@ -261,7 +261,7 @@ def index_problem(stores: Stores, folder: str) -> tuple[str, str] | None:
     where, kept = _index_paths(stores, folder)
     if not stores.storage.exists(where):
         half = stores.storage.exists(kept)  # else it is not committed yet
-        return ("index_damaged", "a repair of it was stopped half-way") if half else None
+        return ("index_damaged", "its repair was stopped half-way") if half else None
     index = readable_json(stores.storage, where)
     corrected = _corrected(stores, folder, index)
     if corrected is None:
@@ -273,7 +273,7 @@ def index_problem(stores: Stores, folder: str) -> tuple[str, str] | None:
     return (
         None
         if corrected == index
-        else ("index_differs", "does not say what the manifests of its segments say")
+        else ("index_differs", "differs from the manifests of its segments")
     )
 
 

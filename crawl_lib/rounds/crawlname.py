@@ -1,4 +1,4 @@
-"""Whose a place is: `crawl.name`, noted at first use wherever two crawls would spoil each other's work.
+"""The owner of a place: `crawl.name`, noted at first use wherever two crawls would spoil each other's work.
 
 The crawl directory's note also says which frontier the crawl has, if that is `crawldb`: there is no way back, since
 queues and key tables do not know what was crawled since.

@@ -35,7 +35,7 @@ _POINTS, _COLUMNS = 60, 5
 _TASK = re.compile(r"(?:iteration_([0-9]{1,9})\.)?(crawl|settle)\.(.+)")
 NODE_OPERATORS = ("CrawlOperator", "SettleOperator")
 TASK_STATES = ("running", "success", "failed", "up_for_retry")
-"""Of tasks whose try has begun: a task that waits for its next try has said nothing of this try yet."""
+"""States of tasks whose try has begun: a task that waits for its next try has said nothing of this try yet."""
 
 
 @dataclass(frozen=True)

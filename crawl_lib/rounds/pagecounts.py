@@ -11,7 +11,7 @@ from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
 
 MOST_ROWS = 200_000
-"""So many rows of `pages` are counted, those of the newest iterations first: memory and time have a bound."""
+"""Number of rows of `pages` to count, newest iterations first: memory and time have a bound."""
 SHOWN = 12
 """The number of values that are returned for a column, the most frequent first."""
 _COLUMNS = {"status": "status codes", "mime_detected": "MIME types", "host": "hosts"}

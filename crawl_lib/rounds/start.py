@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class PageSource(NamedTuple):
-    """Where the pages of an iteration come from. `name`: of the one segment, if they are not of nodes."""
+    """Sources of an iteration's pages. `name`: of the one segment, if they are not of nodes."""
 
     kind: Kind
     name: str = ""
@@ -47,7 +47,7 @@ NODES = PageSource(Kind.CRAWL)
 
 @dataclass
 class _Sums:
-    """What all older folders say together."""
+    """Summary of all older folders."""
 
     taken: int
     hosts: set[str]

@@ -39,9 +39,9 @@ STATUS_WAIT_S = 10.0
 """How long a DFS that does not answer is asked again at most: people wait for the status."""
 SHOWN_HOSTS = 5
 WITH_BYTES = 10
-"""Of so many iterations the segments are listed for their sizes; a crawl may have thousands."""
+"""Number of iterations whose segments are listed for sizes; a crawl may have thousands."""
 HOST_LINES = 100_000
-"""So many URLs of a queue are looked at for the hosts that have most of them."""
+"""Number of a queue's URLs to read for the hosts with most URLs."""
 AskElsewhere = Callable[[Config, Sequence[str]], Mapping[str, QueueStatus]]
 """Finds entries of `queues` for nodes that are not on this machine; none for a node of which nothing is known."""
 AskKeys = Callable[[Config, Secrets], list[dict[str, Any]]]
@@ -50,7 +50,7 @@ _AT_REST = ("done", "failed", "paused")
 
 
 class CrawlReader:
-    """The reader of one crawl's status for one process, whoever shows it: `krake status`, or a page.
+    """Reader of a crawl's status for one process: `krake status`, or a page.
 
     Iterations that are complete are read once and kept, see `Iterations`. Threads take turns.
     """
@@ -84,7 +84,7 @@ class CrawlReader:
         Facts outside the store are known in any case.
 
         `read_s`: for how many seconds iterations are read. The look then has `unread`, the number of others, and a
-        later look reads them. What is known without the store is `crawl`, `error`, `queues` and `keys`. So the reason
+        later look reads them. Without the store, only `crawl`, `error`, `queues` and `keys` are known. So the reason
         why a node pauses or failed is there also while the node waits for the store.
         """
         with self._turn:

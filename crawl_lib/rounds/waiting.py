@@ -1,4 +1,4 @@
-"""What waits on this machine: URLs that are not due yet, hosts in back-off, and until when. Reads only."""
+"""Waiting URLs of this machine: URLs that are not due yet, hosts in back-off, and until when. Reads only."""
 
 import time
 from collections.abc import Collection, Iterator
@@ -14,7 +14,7 @@ from crawl_lib.stores import node_dir
 from crawl_lib.urlfiles import due_of
 
 QUEUE_LINES = 1_000_000
-"""So many URLs of a queue are looked at."""
+"""Number of a queue's URLs to read."""
 
 
 @dataclass
@@ -62,7 +62,7 @@ def _counted(count: int, name: str) -> str:
 def clock_text(at: float, now: float) -> str:
     """Return a UTC time to the minute, such as `07:12Z`.
 
-    With its day, if that is not today's.
+    The text has the day, unless the day is today.
     """
     form = "%H:%MZ" if time.gmtime(at)[:3] == time.gmtime(now)[:3] else "%Y-%m-%dT%H:%MZ"
     return time.strftime(form, time.gmtime(at))

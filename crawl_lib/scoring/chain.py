@@ -230,7 +230,7 @@ def _asked(what: Row, moment: Moment, batch: pa.RecordBatch) -> "pa.Array[Any]":
         raise ValueError(f"{moment.result} is null")
     values = found.drop_null().to_numpy(zero_copy_only=False)
     if len(wrong := values[~(np.abs(values) < 1e9)]):
-        raise ValueError(f"{moment.result} is {wrong[0]}, which is not between -1e9 and 1e9")
+        raise ValueError(f"{moment.result} is {wrong[0]}, outside -1e9 to 1e9")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Scoring plug-ins, and the eight moments of Nutch's ScoringFilter at which a plug-in may have a say.
+"""A scoring plug-in, with the eight moments of Nutch's ScoringFilter.
 
 Six moments are about rows of a table (`MOMENTS`): an SQL expression over the moment's columns, in the words common to
 DuckDB and Spark, or a function from record batch to record batch. Numbers are doubles; the chain's result is rounded to

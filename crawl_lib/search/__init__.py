@@ -1,10 +1,10 @@
-"""Search: what a query asks of the index, and the pages that answer it.
+"""Search: queries to the index, and the pages that answer.
 
-How data flows: `read_query` reads what a person typed (`query`); `clauses` turns that into queries of Tantivy, once for
-each language of the index; `answers` takes the best pages, and ranks them once more by boost and site (`ranking`,
-`facts`, `sites`). Each result may explain its score. `suggest` corrects words, `broader` adds words of the best pages,
-`snippets` shows where the words are. `reader` gives the newest version of the index, `pool` the threads to search in.
-`plain` turns an answer into JSON; `stored` gives one page with the place of its capture (`places`).
+How data flows: `read_query` reads the typed text (`query`); `clauses` makes queries of Tantivy, for each language of
+the index; `answers` takes the best pages, and ranks these again by boost and site (`ranking`, `facts`, `sites`).
+Each result may explain its score. `suggest` corrects words, `broader` adds words of the best pages, `snippets` shows
+where the words are. `reader` gives the newest version of the index, `pool` the threads to search in. `plain` turns an
+answer into JSON; `stored` gives one page with the place of its capture (`places`).
 """
 
 from typing import TYPE_CHECKING

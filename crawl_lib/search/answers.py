@@ -1,4 +1,4 @@
-"""Answers: the pages of a query in their order, and what a person may want to know about them."""
+"""Answers: the pages of a query in order, with facts for the reader."""
 
 import json
 import time
@@ -79,8 +79,8 @@ class Result:
     """A page that answers a query.
 
     `date_us`: POSIX microseconds; `is_published`: whether the page names that date, else it was captured then. `score`:
-    None where pages are ordered by date. `missing`: words that the page lacks. `like`: URLs of near duplicates that it
-    stands for. `robots`: as `IndexedPage` has it. `snippet`: None where the page asks for none.
+    None where pages are ordered by date. `missing`: words that the page lacks. `like`: URLs of near duplicates
+    represented by the page. `robots`: as `IndexedPage` has it. `snippet`: None if the page forbids snippets.
     """
 
     key: bytes
@@ -105,7 +105,7 @@ class Result:
 
 @dataclass(frozen=True)
 class SearchAnswer:
-    """What a query brought.
+    """Answer to a query.
 
     `reading`: how it was read. `total`: pages with all words, shown or not. `shown`: results on all result pages.
     `suggestion`: the query with words corrected, None where there is nothing to correct. `version`: of the index.
@@ -122,7 +122,7 @@ class SearchAnswer:
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """What is wanted besides the results. `page`: of results, from 1. `is_broader`: add words of the best pages."""
+    """Options of a search. `page`: of results, from 1. `is_broader`: add words of the best pages."""
 
     page: int = 1
     is_broader: bool = False
@@ -139,7 +139,7 @@ def answer(
 ) -> SearchAnswer:
     """Answer a query.
 
-    Any text has an answer, if an empty one.
+    Any text has an answer, perhaps empty.
 
     `now_us`: POSIX microseconds; pages that ask to be found no longer are left out. None: the clock's.
     """
@@ -203,7 +203,7 @@ class _Search:
         self._filters = replace(filters, never=(*filters.never, *sites.never(self._clauses)))
 
     def answer(self) -> SearchAnswer:
-        """Return the answer with the result page that is wanted."""
+        """Return the answer with the wanted result page."""
         candidates, total = self.candidates()
         results = folded(candidates)
         start = (self._wanted.page - 1) * PAGE_SIZE

@@ -1,7 +1,7 @@
 """A broader query: words of the best pages are added (pseudo-relevance feedback by RM3).
 
 Abdul-Jaleel et al., UMass at TREC 2004; constants as in Anserini: 10 pages, 10 words, and half of the weight for the
-words of the query. It helps long questions and harms queries for one page, so it is never the default.
+words of the query. Broader queries help long questions and harm queries for a page, so they are never the default.
 """
 
 from collections import Counter, defaultdict
@@ -23,7 +23,7 @@ MOST_PAGES_SHARE = 0.1
 """A word in more of the pages than this tells too little."""
 WORD_CHARS = range(2, 21)
 READ_CHARS = 100_000
-"""Of a page's text."""
+"""Number of characters of a page's text."""
 
 
 def broadened(

@@ -1,8 +1,8 @@
-"""What a query asks of an index: queries of Tantivy, built once for each language.
+"""Clauses of a query to an index: queries of Tantivy, built once for each language.
 
-Each language has stop words, stems and fields of its own, so a query is read once for each (`AskedClauses`). What a
-page must have becomes a `Unit`: a word in the fields of the language, or a phrase, prefix or run in fields that all
-languages share. A unit has `Leaf` queries, of which scores are made and explained.
+Each language has stop words, stems and fields of its own, so a query is read once for each language (`AskedClauses`). A
+requirement of a page becomes a `Unit`: a word in the fields of the language, or a phrase, prefix or run in fields that
+all languages share. A unit has `Leaf` queries, of which scores are made and explained.
 """
 
 from collections import Counter
@@ -20,9 +20,9 @@ from crawl_lib.search.query import TYPES, Group, PartKind, QueryPart, QueryReadi
 from crawl_lib.urls import key_of
 
 PREFIX_WORDS = 50
-"""The words that a prefix stands for: those of most pages."""
+"""The words for a prefix: the words of most pages."""
 WEIGHTS: Mapping[str, float] = {WORDS: 1.0, TITLE: 0.25, ANCHORS: 0.25}
-"""What a word counts in each kind of field of a language."""
+"""Weight of a word in each kind of field of a language."""
 SIMILAR_CHARS = 100_000
 """Of a page that others are compared with."""
 Clause = tuple[Occur, Query]
@@ -48,10 +48,10 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Unit:
-    """Something that a page must have: the first of `leaves`, or what `found` says where that is no None.
+    """Something that a page must have: the first of `leaves`, or `found` if not None.
 
-    `may_lack`: a page without it may follow the pages that have all. `varies`: it differs from language to language.
-    `is_of_language`: no page of another language has it.
+    `may_lack`: a page without the unit may follow the pages with all units. `varies`: it differs from language to
+    language. `is_of_language`: no page of another language has it.
     """
 
     label: str
@@ -63,7 +63,7 @@ class Unit:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Words of the unit in the index's form, which identify it."""
+        """Words of the unit in the index's form, as identification."""
         return tuple(f"{leaf.field} {leaf.label}" for leaf in self.leaves) or (self.label,)
 
     @property
@@ -72,14 +72,14 @@ class Unit:
         return self.leaves[0].times if self.leaves else 1.0
 
     def repeated(self, times: float) -> "Unit":
-        """Return the unit as a query has it that repeats it."""
+        """Return the unit as in a query that repeats the unit."""
         return replace(
             self, leaves=tuple(replace(leaf, times=leaf.times * times) for leaf in self.leaves)
         )
 
     @property
     def match(self) -> Query:
-        """The query for pages that have it."""
+        """The query for pages with the unit."""
         return self.leaves[0].query if self.found is None else self.found
 
     def required(self) -> list[Clause]:
@@ -99,8 +99,8 @@ class Unit:
 
 @dataclass(frozen=True)
 class AskedClauses:
-    """What a query asks of the pages of a language; None: of all pages. `pages`: a query for the pages of the language,
-    None where the units find no others."""
+    """Clauses of a query for the pages of a language; None: of all pages. `pages`: a query for the pages of the
+    language, None where the units find no others."""
 
     units: tuple[Unit, ...]
     language: str | None = None
@@ -123,7 +123,7 @@ class AskedClauses:
     def some(self) -> Query:
         """Return the query for pages with all required units.
 
-        Without required units, one of the others is enough.
+        Without required units, any other unit is enough.
         """
         if self.strict:
             return _joined([*self.strict, *self.loose], self.pages)
@@ -136,7 +136,7 @@ def all_of(asked: Sequence[AskedClauses]) -> Query:
 
 
 def some_of(asked: Sequence[AskedClauses]) -> Query:
-    """Return the query for pages that match some of it.
+    """Return the query for pages that match a part.
 
     Where nothing else is asked, words of all languages are clauses of one query: Tantivy then leaves out pages that
     cannot win.
@@ -148,13 +148,13 @@ def some_of(asked: Sequence[AskedClauses]) -> Query:
 
 @dataclass(frozen=True)
 class Filters:
-    """Queries around an answer: all its pages match those of `must`, and none matches one of `never`."""
+    """Queries around an answer: all pages match all of `must` and none of `never`."""
 
     must: tuple[Query, ...] = ()
     never: tuple[Query, ...] = ()
 
     def around(self, query: Query) -> Query:
-        """Return the query for those of a query's pages that pass."""
+        """Return the query for a query's passing pages."""
         if not self.must and not self.never:
             return query
         must = [(Occur.Must, unscored(one)) for one in self.must]
@@ -164,7 +164,7 @@ class Filters:
 
 
 class Clauses:
-    """Builds what a query asks of an index that is open."""
+    """Builds the clauses of a query for an open index."""
 
     def __init__(
         self, fields: Fields, searcher: tantivy.Searcher, weights: Mapping[str, float] = WEIGHTS
@@ -181,7 +181,7 @@ class Clauses:
     def asked(self, reading: QueryReading) -> list[AskedClauses]:
         """Return the reading's demands by language.
 
-        If languages make no difference, there is one for all. The list is empty where the query has filters alone, or
+        If languages make no difference, all share one query. The list is empty where the query has filters alone, or
         no word that an index could have.
         """
         groups = [group for group in reading.groups if not is_filter(group)]
@@ -220,7 +220,7 @@ class Clauses:
     def word(self, word: str, language: str, typed: str = "") -> Unit:
         """Return an analysed word in the fields of its language.
 
-        `typed`: as it stands in the query.
+        `typed`: the text in the query.
         """
         names = [
             (self._fields.name(kind, language), weight)
@@ -399,7 +399,7 @@ _WITH_UNITS = {
 
 
 def unscored(query: Query) -> Query:
-    """Return a query that finds the same, and adds nothing to scores."""
+    """Return a query for the same pages, without a score."""
     return Query.const_score_query(query, 0.0)
 
 

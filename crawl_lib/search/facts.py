@@ -1,4 +1,4 @@
-"""What lies next to an index, in memory: 50 bytes a page, found by the first 8 bytes of its key."""
+"""Facts next to an index, in memory: 50 bytes a page, found by the first 8 bytes of its key."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ _NEVER_US = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class PageFact:
-    """Facts of a page that are not in its document.
+    """Facts of a page outside its document.
 
-    `key`: 20 bytes. `near`: a number that the page shares with its near duplicates alone, None where it has none.
+    `key`: 20 bytes. `near`: a number shared by near duplicates alone, None without near duplicates.
     `unavailable_after_us`: POSIX microseconds after which the page is not shown.
     """
 
@@ -81,7 +81,7 @@ def _bytes_of(keys: Any) -> memoryview:
 def _encoded(column: "pa.ChunkedArray[Any]") -> tuple[NDArray[Any], list[str]]:
     """Return a number for each value, and the different values.
 
-    -1 stands for null.
+    -1 means null.
     """
     encoded: Any = column.combine_chunks().dictionary_encode()
     indices = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype("i4")

@@ -1,4 +1,4 @@
-"""An index that is open for searching."""
+"""An open index for searches."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ from crawl_lib.search.suggest import Vocabulary
 
 @dataclass(frozen=True)
 class OpenIndex:
-    """A version of the index: searching it changes nothing, and any number of threads may do so.
+    """A version of the index: searches change nothing, and any number of threads may search.
 
-    Its files stay readable for as long as it is open, also when the version is deleted meanwhile.
+    The files of an open index stay readable, also after a deletion of the version.
     """
 
     number: int
@@ -52,8 +52,8 @@ class OpenIndex:
 def open_index(folder: Path, number: int, languages: Sequence[str]) -> OpenIndex:
     """Open a version of the index.
 
-    `languages`: the version's own. Raises DamagedFileError naming the folder where it has no index that this version of
-    Tantivy reads, or one with other fields.
+    `languages`: the version's own. Raises DamagedFileError naming the folder, unless this version of Tantivy reads the
+    index, and the fields are equal.
     """
     fields = Fields(languages)
     try:

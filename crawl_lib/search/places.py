@@ -23,7 +23,7 @@ class CapturePlace:
 
 
 class CapturePlaces:
-    """The places of the captures of an index's pages. The file stays open, so it may be deleted meanwhile."""
+    """The places of the captures of an index's pages. The file stays open, and may be deleted meanwhile."""
 
     def __init__(self, file: Path) -> None:
         """Open the table. Raises DamagedFileError, StorageError."""

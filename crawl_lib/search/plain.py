@@ -1,4 +1,4 @@
-"""Answers as programs read them."""
+"""Answers for programs."""
 
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""A pool of threads for searches. Tantivy cannot be interrupted, so what waits is limited instead."""
+"""A pool of threads for searches. Tantivy cannot be interrupted, so the number of waiting searches is limited."""
 
 import os
 from collections.abc import Callable
@@ -55,5 +55,5 @@ class SearchPool:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Wait for the searches that run; those that wait are not begun."""
+        """Wait for running searches; waiting searches do not begin."""
         self._threads.shutdown(cancel_futures=True)

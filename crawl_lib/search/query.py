@@ -1,7 +1,7 @@
 """The query language: whatever a person types is read somehow, and notes say how.
 
-Parts stand next to each other, and a page must have all of them; parts with `OR` between them are one group, of which a
-page must have one. Operators stand in `PartKind`. Nothing is an error: an operator without a sensible value is a word.
+A page must have all parts of a query; parts with `OR` between form a group, of which a page must have a part.
+`PartKind` has the operators. Nothing is an error: an operator without a sensible value is a word.
 """
 
 import re
@@ -16,13 +16,13 @@ from crawl_lib.index import find_runs
 from crawl_lib.urls import canonicalize, host_of
 
 MAX_CHARS, MAX_WORDS = 500, 32
-"""Of a query. A word that is repeated counts once, and a stop word of a language does not count."""
+"""Of a query. A repeated word counts once, and a stop word of a language does not count."""
 TYPES = {
     "html": ("text/html", "application/xhtml+xml"),
     "pdf": ("application/pdf",),
     "text": ("text/plain",),
 }
-"""Short names of `type:`, and the MIME types that each stands for."""
+"""Short names of `type:`, with the MIME types of each."""
 _QUOTES = str.maketrans(dict.fromkeys("\u201c\u201d\u201e\u201f\u00ab\u00bb\uff02", '"'))
 _WORD = re.compile(r"[^\W_]+")
 _DATE = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?")
@@ -35,7 +35,7 @@ _LEXEME = re.compile(
 
 
 class PartKind(StrEnum):
-    """What a part of a query asks for; each name but the first three is an operator, as in `site:`."""
+    """Request of a part of a query; each name but the first three is an operator, as in `site:`."""
 
     WORD = "word"
     PHRASE = "phrase"
@@ -62,7 +62,7 @@ _OPERATORS = {
 @dataclass(frozen=True)
 class QueryPart:
     """A part of a query. `text`: of `SITE` a canonical host, of dates `YYYY-MM-DD`, else as typed, in Unicode's NFC.
-    `is_quoted`: of `TITLE`, whether its words stand in quotes."""
+    `is_quoted`: of `TITLE`, whether its words are quoted."""
 
     kind: PartKind
     text: str
@@ -92,15 +92,15 @@ Group = tuple[QueryPart, ...]
 
 @dataclass(frozen=True)
 class QueryReading:
-    """How a query was read. `groups`: a page must have a part of each. `by_date`: newest pages first. `notes`: what was
-    not read as it was typed, in sentences."""
+    """How a query was read. `groups`: a page must have a part of each. `by_date`: newest pages first. `notes`: notes
+    on differences from the typed text, in sentences."""
 
     groups: tuple[Group, ...]
     by_date: bool = False
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """Return the query that is read in the same way, without notes."""
+        """Return an equal query, without notes."""
         groups = (" OR ".join(map(str, group)) for group in self.groups)
         return " ".join([*groups, *["sort:date"] * self.by_date])
 

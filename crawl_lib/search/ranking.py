@@ -14,9 +14,9 @@ CANDIDATES = 200
 """Pages that are ranked: the best by words. No answer has more results."""
 PAGE_SIZE = 10
 FEW = 10
-"""Pages with all words, where they are fewer, are followed by pages with some of the words."""
+"""If fewer pages have all words, pages with some of the words follow."""
 MOST_OF_A_HOST = 2
-"""Results of a host on a result page before those of other hosts."""
+"""Results of a host on a result page before results of other hosts."""
 DIGITS = 5
 """Of a score that order pages. Tantivy adds 32-bit numbers, in an order that differs from one index to the next."""
 
@@ -24,7 +24,7 @@ DIGITS = 5
 @dataclass(frozen=True)
 class Weights:
     """What ranks pages. `fields`: what a word counts in each kind of field of a language. `boost`: how much a page's
-    boost counts. `all_words_first`: whether pages with some of the words follow those with all."""
+    boost counts. `all_words_first`: whether pages with some of the words follow pages with all words."""
 
     fields: dict[str, float] = field(default_factory=lambda: dict(WEIGHTS))
     boost: float = 0.2
@@ -33,8 +33,8 @@ class Weights:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A page that may be shown. `base`: its score by words; `boost_factor`, `site_factor`: what that is multiplied by;
-    `has_all`: whether it has all words; `like`: near duplicates that it stands for."""
+    """A page that may be shown. `base`: its score by words; `boost_factor`, `site_factor`: factor of this score;
+    `has_all`: whether it has all words; `like`: near duplicates represented by the page."""
 
     address: DocAddress
     fact: PageFact
@@ -64,7 +64,7 @@ def rounded(score: float) -> float:
 
 
 def by_score(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Return candidates by falling score; those with equal scores by key."""
+    """Return candidates by falling score; equal scores by key."""
     return sorted(candidates, key=lambda one: (-rounded(one.score), one.fact.key))
 
 

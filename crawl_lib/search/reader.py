@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class IndexSource(Protocol):
-    """Where versions of the index come from."""
+    """Source of versions of the index."""
 
     def newest(self, bad: frozenset[int]) -> int | None:
         """Return the newest complete version not in `bad`, or None.
@@ -42,7 +42,7 @@ def in_background(work: Callable[[], None]) -> None:
 class IndexReader:
     """Gives the index to search in. Any number of threads may ask.
 
-    Files of a version are compared with their digests while it answers; where one differs, an older version answers.
+    Files of a version are compared with the digests during answers; after a difference, an older version answers.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class IndexReader:
     def current(self) -> OpenIndex:
         """Return the newest version that opens.
 
-        An older version answers until a newer one is open. Raises InputError before the first version, and
+        An older version answers until a newer version is open. Raises InputError before the first version, and
         DamagedFileError or StorageError where none can be opened.
         """
         opened = self._open
@@ -82,10 +82,10 @@ class IndexReader:
         return opened
 
     def ask(self, question: Callable[[OpenIndex], T]) -> T:
-        """Ask the newest version, or an older one after damage.
+        """Ask the newest version, or an older version after damage.
 
-        Damaged bytes make Tantivy raise ValueError, or give texts that are no UTF-8. Raises as `current` does, and what
-        the question raises where all files are whole.
+        Damaged bytes make Tantivy raise ValueError, or give texts that are no UTF-8. Raises as `current` does, and
+        errors of the question if all files are whole.
         """
         while True:
             index = self.current()
@@ -104,7 +104,7 @@ class IndexReader:
                 raise DamagedFileError(
                     f"{self._damage}; no other version answers"
                 ) from self._damage
-            raise InputError("there is no index yet; `krake index update` makes it")
+            raise InputError("there is no index yet; run `krake index update`")
         if number is not None and (self._open is None or self._open.number != number):
             self._open = self._opened(number)
             if self._background is not None:
@@ -113,9 +113,9 @@ class IndexReader:
         return self._open
 
     def _opened(self, number: int) -> OpenIndex:
-        """Open a version, or an older one after damage.
+        """Open a version, or an older version after damage.
 
-        The older one is used only if no other version is open.
+        The older version is used only if no other version is open.
         """
         try:
             return self._source.open(number)

@@ -1,4 +1,4 @@
-"""Hosts and domains that are never shown, or whose pages count more or less: `search.sites`."""
+"""Hosts and domains to hide, or to count more or less: `search.sites`."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -13,7 +13,7 @@ from crawl_lib.urls import canonicalize, host_of
 
 
 class Sites:
-    """What the config says of sites. The entry of a host counts before that of a domain above the host."""
+    """The config's rules for sites. The entry of a host counts before that of a domain above the host."""
 
     @classmethod
     def of(cls, config: SearchConfig) -> "Sites":
@@ -43,7 +43,7 @@ class Sites:
         return self._factors.get(next(names, ""), 1.0)
 
     def never(self, clauses: Clauses) -> list[Query]:
-        """Return queries for the pages that are never shown."""
+        """Return queries for hidden pages."""
         hidden = [site for site, factor in self._factors.items() if factor == 0]
         return [self._hidden(clauses, site) for site in hidden]
 

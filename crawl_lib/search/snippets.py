@@ -1,6 +1,6 @@
-"""Snippets: the place of a page's text that has most words of a query, and where the words are.
+"""Snippets: the part of a page's text with most words of a query, and the places of the words.
 
-Tantivy finds the place by cutting a text into words. For ten whole texts that costs more than all other work of an
+Tantivy finds the place by cutting a text into words. For ten whole texts this costs more than all other work of an
 answer. So a plain search for the beginnings of the query's words comes first. Tantivy gets pieces of the text, the
 piece with most beginnings first, and stops where no other piece can have more words.
 """
@@ -18,7 +18,7 @@ from crawl_lib.search.clauses import AskedClauses, some_of
 from crawl_lib.search.opened import OpenIndex
 
 READ_CHARS = 100_000
-"""Of a page's text that a snippet is looked for in."""
+"""Number of characters of a page's text to search for a snippet."""
 PIECE_CHARS, SNIPPET_CHARS = 1_000, 200
 SHARED_FIELDS = ("text_cjk", "text")
 _ENDING_CHARS, _START_CHARS = 2, 3
@@ -38,7 +38,7 @@ class Snippets:
     """Makes the snippets of an answer."""
 
     def __init__(self, index: OpenIndex, asked: Sequence[AskedClauses]) -> None:
-        """Take what was asked of an index."""
+        """Take the clauses of a query."""
         self._index, self._query = index, some_of(asked) if asked else Query.empty_query()
         self._starts: dict[str, set[str]] = {}
         for leaf in (leaf for one in asked for unit in one.units for leaf in unit.leaves):

@@ -50,4 +50,6 @@ class IndexVersions:
         verify_copy(self._stores, version)
         for part, path in zip(version.manifest["parts"], version.paths, strict=True):
             if stored_digest(self._stores.storage, path, self._stores) != part["sha256"]:
-                raise DamagedFileError(f"{path}: is not what was written (SHA-256); {INDEX.remedy}")
+                raise DamagedFileError(
+                    f"{path}: differs from the written file (SHA-256); {INDEX.remedy}"
+                )

@@ -1,4 +1,4 @@
-"""Did you mean: words that almost no page has, corrected by words of the index."""
+"""Did you mean: rare words, corrected by words of the index."""
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -13,9 +13,9 @@ from crawl_lib.index.languages import PLAIN
 from crawl_lib.search.query import PartKind, QueryPart, QueryReading
 
 LEAST_PAGES, LEAST_PAGES_OF_FEW, FEW_PAGES = 3, 1, 300
-"""Pages that have a word that needs no correction: of an index, and of one with fewer than `FEW_PAGES`."""
+"""Pages of a word without need of correction: of an index, and of one with fewer than `FEW_PAGES`."""
 MORE_PAGES = 10
-"""A correction is in so many times the pages of what it corrects."""
+"""Least ratio of pages of a correction to pages of the word."""
 LONG_CHARS, LONG_EDITS, SHORT_EDITS = 5, 2, 1
 """Letters that differ, in a word of `LONG_CHARS` or more, and in shorter ones."""
 LEAST_CHARS = 3
@@ -34,7 +34,7 @@ class _Known:
 
 
 class Vocabulary:
-    """The words of an index as texts have them; those of a first letter are read when a word needs them."""
+    """The words of an index, unstemmed; words of a first letter are read on demand."""
 
     def __init__(self, fields: Fields, searcher: tantivy.Searcher) -> None:
         """Take what is open. `fields`: those that the index was made with."""

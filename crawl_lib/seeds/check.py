@@ -34,7 +34,9 @@ def check_seeds(
         findings = Findings(ROOM, list_again if is_list else _again(path, manifest))
         for file, digest in manifest.get("files", {}).items():
             if sha256(crawl.storage.read_bytes(f"{path}/{file}")).hexdigest() != digest:
-                findings.add("seeds_damaged", f"{path}/{file}", "is not what was written (SHA-256)")
+                findings.add(
+                    "seeds_damaged", f"{path}/{file}", "differs from the written file (SHA-256)"
+                )
         parts = [part_mapping(value, path) for value in manifest["outlinks"].values()]
         entry = crawl.storage.stat(lines)
         size = entry.size_bytes if entry else -1

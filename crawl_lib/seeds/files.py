@@ -15,7 +15,7 @@ from typing import BinaryIO
 from crawl_lib.errors import InputError, os_errors
 
 MAX_FILE_BYTES = 1 << 32
-"""Of one file: some 50 million URLs. What is longer is no list of seeds, or several."""
+"""Of one file: some 50 million URLs. A longer file is no list of seeds, or several lists."""
 _LONGEST_PATH = 4096
 _SCHEMES = ("http:", "https:", "mailto:", "javascript:", "data:")
 

@@ -35,7 +35,7 @@ MAX_LINE_BYTES = 1 << 16
 
 @dataclass
 class SeedReport:
-    """What reading seeds found.
+    """Result of reading seeds.
 
     `lines` = `blank` + `comments` + `accepted` + `duplicates` + the sum of `rejected`. `examples`: the first 20
     refusals, with file, line and reason; the line itself is told nowhere. `rule_errors`: how often a

@@ -122,7 +122,9 @@ class _Check:
             found = there.pop(name, None)
             if found is None:
                 self.useless.add(name)
-                self._add("file_missing", name, "the manifest lists it, and it is not there")
+                self._add(
+                    "file_missing", name, "the manifest lists this file, but the file is missing"
+                )
             elif found != size:
                 self._add("file_size", name, f"has {found:,} bytes, the manifest says {size:,}")
         for name in there.keys() - {MANIFEST_FILE}:
@@ -132,7 +134,7 @@ class _Check:
                 OUTLINKS_NAME,
                 Manifest.INDEX_NAME,
             }:
-                self._add("file_unknown", name, "the manifest does not list it, and should")
+                self._add("file_unknown", name, "the manifest lacks this file")
             elif not name.startswith(
                 "."
             ):  # else an attempt to write a file left it, and a sweep deletes it
@@ -150,7 +152,7 @@ class _Check:
         self._add(
             "dropped_damaged",
             name,
-            "is not the list of pages that was written",
+            "differs from the written list of pages",
             repair=DROPPED_REMEDY,
         )
 
@@ -180,7 +182,7 @@ class _Check:
                 stored_digest(self.storage, where, self.work, entry["size_bytes"])
                 != entry["sha256"]
             ):
-                self._add("file_digest", name, "is not what was written (SHA-256)")
+                self._add("file_digest", name, "differs from the written file (SHA-256)")
             if name.endswith(Part.WARC_SUFFIX):
                 damage: Counter[str] = Counter()
                 records = self.records[name] = _Records()
@@ -255,7 +257,7 @@ class _Check:
                     self._add(
                         "row_outcome",
                         Manifest.PAGES_NAME,
-                        f"{url}: {outcome!r} is no outcome that Krake knows",
+                        f"{url}: {outcome!r} is no outcome of Krake",
                     )
                 self._row_record(url, name, offset, length)
         self.keys = np.sort(np.frombuffer(bytes(keys), "S20"))

@@ -79,7 +79,7 @@ def upload_checked(
 
     `entry`: see `Manifest.entry_of`.
 
-    `found_bytes`: the size of the file that is there already, None if there is none. Raises StorageError; a file that
+    `found_bytes`: the size of the existing file, None without a file. Raises StorageError; a file that
     is not what was sent is deleted.
     """
     if found_bytes == entry["size_bytes"] and stored_digest(storage, path) == entry["sha256"]:
@@ -91,7 +91,7 @@ def upload_checked(
     if stored_digest(storage, path) != entry["sha256"]:
         storage.delete(path)
         raise StorageError(
-            f"{storage.name}: {path}: was not stored as it was sent; run the task again"
+            f"{storage.name}: {path}: was stored with other bytes than sent; run the task again"
         )
 
 
@@ -103,7 +103,7 @@ def _require_ours(storage: Storage, target: str, take_id: str) -> None:
         )
     except PathNotFoundError as error:
         raise OutputConflictError(
-            f"{storage.name}: {target}: is in the way and is no segment; move it"
+            f"{storage.name}: {target}: is in the way and is no segment; move the folder"
         ) from error
     if present.take_id != take_id:
         raise OutputConflictError(
@@ -246,7 +246,7 @@ class HiddenFolder:
             work is not None
             and stored_digest(self._storage, where, work, entry["size_bytes"]) != entry["sha256"]
         ):
-            return f"{where}: is not what was sealed (SHA-256)"
+            return f"{where}: differs from the sealed file (SHA-256)"
         return ""
 
 

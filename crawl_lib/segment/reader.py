@@ -174,7 +174,9 @@ class SegmentReader:
             if entry["name"] != name:
                 continue
             if stored_digest(self._storage, where, work, entry["size_bytes"]) != entry["sha256"]:
-                raise DamagedFileError(f"{where}: is not what was written (SHA-256); {REPAIR}")
+                raise DamagedFileError(
+                    f"{where}: differs from the written file (SHA-256); {REPAIR}"
+                )
         return where
 
     def rows(self, name: str) -> int:

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class NewestIndex:
-    """The newest version of the index that opens. `problem`: why there is none, as a sentence."""
+    """The newest version of the index that opens. `problem`: why no version opens, as a sentence."""
 
     def __init__(self, reader: IndexReader) -> None:
         """Open nothing yet."""

@@ -29,7 +29,7 @@ def serve_search(stores: Stores, on_ready: Callable[[str], None]) -> None:
     if not (address.is_loopback or options.hosts):
         names = ", ".join(LOOPBACK_NAMES)
         log.warning(
-            "other machines reach %s, and are refused: they may ask for %s alone (search.hosts)",
+            "other machines reach %s, but Krake refuses requests except for %s (search.hosts)",
             address,
             names,
         )

@@ -1,7 +1,7 @@
 """Files of statistics: `statistics/<date>/<hour>-<version>.parquet` in the crawl directory, and days (`day-<version>`).
 
-A version is one file, written under a hidden name and renamed, and never changed. The newest version counts. The
-footer names what the version was made of (`inputs`); the same inputs give the same bytes, with DuckDB and with Spark.
+A version is a file, written under a hidden name and renamed, and never changed. The newest version counts. The footer
+names the version's inputs (`inputs`); the same inputs give the same bytes, with DuckDB and with Spark.
 `crawl_lib.versions` has tables of many parts in the order of keys, each version a folder; a version here is one file.
 """
 
@@ -136,7 +136,7 @@ class StatisticsFiles:
     def next_path(self, period: Period) -> str:
         """Return the path of the next version.
 
-        Its number is above all that exist, or were set aside.
+        The number is above all existing numbers, also set aside.
         """
         numbers = [0]
         for name in self._names(period.date):
@@ -146,7 +146,7 @@ class StatisticsFiles:
         return f"{self.folder_of(period)}/{period.name}-{max(numbers) + 1}.parquet"
 
     def inputs(self, file: StatisticsFile) -> dict[str, str]:
-        """Return what a version was made of: names with digests. Raises DamagedFileError."""
+        """Return the inputs of a version: names with digests. Raises DamagedFileError."""
         with open_parquet(
             self.stores.storage, file.path, STATISTICS_SCHEMA, f"; {remedy_of(file)}"
         ) as table:
@@ -181,7 +181,8 @@ class StatisticsFiles:
     ) -> str | None:
         """Write the next version of a period; return its path.
 
-        None: another task has written it meanwhile. Versions beyond the newest `crawldb.keep_versions` are deleted.
+        None: another task has written the file meanwhile. Versions beyond the newest `crawldb.keep_versions` are
+        deleted.
         """
         storage, target = self.stores.storage, self.next_path(period)
         noted, hidden = (
@@ -220,7 +221,7 @@ class StatisticsFiles:
     def set_aside(self, path: str) -> str:
         """Set a damaged version aside; return the new path.
 
-        The version before it counts then.
+        The earlier version counts then.
         """
         folder, _, name = path.rpartition("/")
         aside = f"{folder}/{FileName.DAMAGED_PREFIX}{name}-{time.time_ns()}"

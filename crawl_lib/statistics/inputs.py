@@ -1,4 +1,4 @@
-"""Which segments have rows of an hour: those of real time, by the times of fetches and submissions."""
+"""The segments with rows of an hour: those of real time, by the times of fetches and submissions."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

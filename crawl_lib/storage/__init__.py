@@ -1,14 +1,14 @@
 """Files on the DFS: a local directory, HDFS or an object store, by the same contract.
 
-How data flows: `open_storage` reads `dfs_primary` and gives a `Storage`. Stages write into hidden folders (a name that
-begins with "."), check what they wrote, and make it visible by one `rename`, which refuses any existing target.
-Readers ignore hidden names. HDFS is spoken to over WebHDFS: `hdfs` keeps the contract, `hdfs_files` has the open files,
-`webhdfs` asks the namenodes and waits, `session` says how a server is spoken to, `problems` what a failure means.
-An object store is `s3`: it renames a folder under a claim (`s3_claims`); `s3_files` has the open files and copies,
-`s3_client` the requests, and `s3_memory` what need not be asked again.
+How data flows: `open_storage` reads `dfs_primary` and gives a `Storage`. Stages write into hidden folders (with names
+like `.x`), check the files, and make the folder visible by one `rename`, which refuses any existing target. Readers
+ignore hidden names. HDFS is spoken to over WebHDFS: `hdfs` keeps the contract, `hdfs_files` has the open files,
+`webhdfs` asks the namenodes and waits, `session` has the dialogue with a server, `problems` the meaning of failures. An
+object store is `s3`: the store renames a folder under a claim (`s3_claims`); `s3_files` has the open files and copies,
+`s3_client` the requests, and `s3_memory` known answers.
 
-After a crash: a renamed file or folder is whole and durable; a hidden one is rubbish or is used again by the stage
-that owns it. `filestore.Storage` states the contract; `tests/contracts/storage.py` runs it on every back end.
+After a crash: a renamed file or folder is whole and durable; a hidden folder is rubbish, or its stage uses the folder
+again. `filestore.Storage` states the contract; `tests/contracts/storage.py` tests the contract on every back end.
 """
 
 from pathlib import Path
@@ -40,10 +40,10 @@ def open_storage(
 
     `credentials`: of an object store; None has them found in the environment or by the machine's role.
 
-    `stop`: when it is set, a request to HDFS that is repeated until a server is back, and a file that is being sent or
-    read, end with StoppedError within about a second. A request that a server has got, and does not answer, ends by
-    `dfs.timeout_s`; one that cannot be connected, by `dfs.connect_timeout_s`. Raises ConfigError (the operator corrects
-    `dfs_primary`) and StorageError (the operator looks at the disk or the namenodes that are named).
+    `stop`: once set, repeated requests to HDFS, and files being sent or read, end with StoppedError within about a
+    second. A request that a server has got, and does not answer, ends by `dfs.timeout_s`; one that cannot be connected,
+    by `dfs.connect_timeout_s`. Raises ConfigError (the operator corrects `dfs_primary`) and StorageError (the operator
+    looks at the disk or the namenodes that are named).
     """
     if is_hdfs(config):
         from crawl_lib.storage.hdfs import HdfsStorage  # noqa: PLC0415 - 50 ms that a local store need not pay

@@ -1,4 +1,4 @@
-"""Where the config says that the file store is, and how it is reached."""
+"""The config's place of the file store, and the way to reach the store."""
 
 import re
 from dataclasses import field, replace
@@ -121,7 +121,7 @@ def parse_s3_address(text: str) -> S3Address:
 
 @dataclass(frozen=True)
 class S3Credentials:
-    """What lets a client in, where Airflow's connection gives it; `repr` hides it. `token`: of a session."""
+    """Credentials from Airflow's connection, if any; `repr` hides it. `token`: of a session."""
 
     key_id: str = field(repr=False)
     secret: str = field(repr=False)

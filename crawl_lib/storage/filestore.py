@@ -1,4 +1,4 @@
-"""The contract of a file store, and what every back end shares."""
+"""The contract of a file store, and code shared by every back end."""
 
 import io
 import shutil
@@ -14,7 +14,7 @@ COPY_BYTES = 1 << 20
 
 
 class Entry(NamedTuple):
-    """A file or folder: its last name, whether it is a folder, its size in bytes (0 for a folder)."""
+    """A file or folder: last name, whether the entry is a folder, size in bytes (0 for a folder)."""
 
     name: str
     is_dir: bool
@@ -46,19 +46,18 @@ class Storage(ABC):
 
     * Every method raises only StorageError and its children, naming the path.
     * A file is written once, from start to end, never changed; `open_write` refuses an existing path.
-    * `rename` moves a file or a folder in one step, refuses *any* existing target and leaves both as they were then.
-    * What `open_write`, `write_bytes`, `upload`, `rename`, `make_dirs` did before they returned is still there after a
-      crash.
+    * `rename` moves a file or a folder in one step. An existing target is refused, and both stay unchanged.
+    * Results of `open_write`, `write_bytes`, `upload`, `rename`, `make_dirs` survive a crash after the return.
     * A crash inside `open_write` or `upload` leaves a part of the file under its name: write into a hidden folder,
       then rename. `write_bytes` and `rename` leave all or nothing.
     * Missing parent folders are made by everything that writes.
-    * Safe to use from several processes; one object is used by one thread at a time.
+    * Safe to use from several processes; only one thread at a time uses an object.
     """
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """What messages call this store: its directory or address, without secrets."""
+        """Name of this store in messages: its directory or address, without secrets."""
 
     @abstractmethod
     def open_read(self, path: str, offset: int = 0, length: int | None = None) -> BinaryIO:
@@ -113,24 +112,24 @@ class Storage(ABC):
 
     @abstractmethod
     def make_dirs(self, path: str) -> None:
-        """Make a folder and its parents; nothing happens if it is there."""
+        """Make a folder and its parents; nothing happens if the folder exists."""
 
     @abstractmethod
     def free_bytes(self) -> int:
-        """Return the number of bytes that may still be written."""
+        """Return the number of bytes left for writes."""
 
     def require_writable(self, path: str) -> None:  # noqa: B027 - a local directory is tried, where it matters
         """Check that a directory below the root may be written.
 
-        Raises StorageRightsError if writing is known to be refused. One that is not there would be made in the one
-        above it. Nothing is changed. Raises StorageError.
+        Raises StorageRightsError if writing is known to be refused. A missing folder would be made in its parent.
+        Nothing is changed. Raises StorageError.
         """
 
     def secure(self, path: str) -> None:
         """Make durable that a path exists.
 
-        The process that renamed it may have been killed before that. Called before anything is done because of what was
-        found. A namenode answers nothing that is not durable.
+        The renaming process may have been killed before. Called before any act on a found path. All answers of a
+        namenode are durable.
         """
         check_path(path)
 
@@ -191,7 +190,7 @@ class Storage(ABC):
             shutil.copyfileobj(source, target, COPY_BYTES)
 
     def upload_final(self, local: Path, path: str) -> None:
-        """Upload a file that never changes any more.
+        """Upload a final file.
 
         A store on the same disk links the file instead of copying.
         """

@@ -30,9 +30,9 @@ STOPPED_DISCARD_S = 1.0  # a task that is told to stop has 5 s in all
 class HdfsStorage(Storage):
     """Files below a root path of HDFS. Namenodes may fail over at any time: requests wait up to `dfs.wait_s`.
 
-    * `upload` and `write_bytes` send a file again that broke on the way, under a hidden name, and rename it.
+    * `upload` and `write_bytes` send a file under a hidden name, again after a break, and then rename the file.
     * `rename` knows its own success by the file id, also where the answer was lost and a second try was refused.
-    * HttpFS refuses no target: what it moved into a folder that appeared in that moment is moved out again.
+    * HttpFS refuses no target: if a folder appeared in this moment, the source is moved out of the folder again.
     """
 
     def __init__(self, hdfs: WebHdfs) -> None:
@@ -128,7 +128,7 @@ class HdfsStorage(Storage):
                 return
             if after is not None:
                 raise TargetExistsError(
-                    f"{self._show(target)}: is there already, it was not touched"
+                    f"{self._show(target)}: is there already, and was not touched"
                 ) from error
             raise
         if gateway_says is not None:
@@ -137,7 +137,7 @@ class HdfsStorage(Storage):
     def _check_rename(self, source: str, target: str, before: tuple[object, ...]) -> None:
         """Refuse a rename onto an existing target.
 
-        HttpFS knows no `renameoptions`: it answers yes or no, and moves into a folder that has just appeared.
+        HttpFS knows no `renameoptions`: HDFS answers yes or no, and moves into a folder that has just appeared.
         """
         if self._identity(target) == before:
             return
@@ -218,7 +218,7 @@ class HdfsStorage(Storage):
             return None
 
     def _identity(self, path: str) -> tuple[object, ...] | None:
-        """Return the part of a status that survives a rename.
+        """Return a status without parts changed by a rename.
 
         None: nothing is there.
         """
@@ -230,7 +230,7 @@ class HdfsStorage(Storage):
 
     def _refuse_existing(self, path: str) -> None:
         if self.stat(path) is not None:
-            raise TargetExistsError(f"{self._show(path)}: is there already, it was not touched")
+            raise TargetExistsError(f"{self._show(path)}: is there already, and was not touched")
 
     def _put(self, path: str, body: Callable[[], bytes | Iterable[bytes]], size_bytes: int) -> None:
         """Send a file under a hidden name, then rename it.
@@ -251,7 +251,7 @@ class HdfsStorage(Storage):
             status = self._status(tried[-1])
             if status is None or status["length"] != size_bytes:
                 raise StorageError(
-                    f"{self._show(path)}: was not stored as it was sent; run the task again"
+                    f"{self._show(path)}: was stored with other bytes than sent; run the task again"
                 )
             self.rename(tried[-1], path)
             tried.pop()

@@ -18,11 +18,11 @@ from crawl_lib.storage.webhdfs import Datanodes, WebHdfs
 
 QUEUED_PIECES = 4
 READ_BUFFER_BYTES = 1 << 17
-LOOK_S = 0.5  # how often a writer that waits looks whether its thread is alive
+LOOK_S = 0.5  # how often a waiting writer checks that its thread is alive
 
 
 class HdfsReader(io.RawIOBase):
-    """Bytes of a file from `offset` on, `length` of them or to its end. An error in the middle is read past.
+    """Bytes of a file from `offset` on, `length` bytes or to the end. An error in the middle is read past.
 
     Raises PathNotFoundError when made, StorageError when no server goes on within `dfs.wait_s`, StoppedError.
     """
@@ -75,11 +75,11 @@ class HdfsReader(io.RawIOBase):
         return len(data)
 
     def _open(self) -> requests.Response:
-        """Open the file at the datanode that a namenode names."""
+        """Open the file at the datanode named by a namenode."""
         length = {} if self._left is None else {"length": self._left}
         location = self._datanodes.location("OPEN", self._path, offset=self._at, **length)
         response = self._datanodes.exchange(location)
-        # What is promised is what is read: "to the end" becomes a number, so that a cut answer is seen as one.
+        # The promised bytes are the read bytes: "to the end" becomes a number, to notice a cut answer.
         if self._left is None and "Content-Length" in response.headers:
             self._left = int(response.headers["Content-Length"])
         return response
@@ -112,8 +112,8 @@ class HdfsWriter(io.RawIOBase):
     * In HDFS, durably, when `close` returned. As a context manager an exception deletes it.
     * A datanode rides over a fail-over of namenodes. Where it cannot (it dies, or the only namenode restarts), `write`
       or `close` raises StorageError and the file is deleted: a stream cannot be sent again, so run the task again.
-      What lies in a local file is better sent by `upload`, which sends it again by itself.
-    * A task that is to stop: StoppedError from `write` or `close`, and the file is deleted.
+      For a local file, `upload` is better, which repeats a broken transfer by itself.
+    * A stopping task: StoppedError from `write` or `close`, and the file is deleted.
     * A request is ended in order wherever that is possible, also by a stop: a datanode makes the file when it gets to
       it, so the file of a connection that was cut can come to life after it was deleted.
     """

@@ -31,7 +31,7 @@ NOT_SUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP})
 
 
 class LocalStorage(Storage):
-    """Files below `root`, which must be there. `open` also makes it."""
+    """Files below the existing folder `root`. `open` also makes it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -41,7 +41,7 @@ class LocalStorage(Storage):
         """Open the store in a directory.
 
         The directory is made if its parent exists (and `make`). Raises ConfigError if the parent is missing or `root`
-        is a file, StorageError if it cannot be made.
+        is a file, StorageError if the directory cannot be made.
         """
         with _translated(root, "cannot be made"):
             if not root.exists() and not root.parent.is_dir():
@@ -162,7 +162,7 @@ class LocalStorage(Storage):
     def delete(self, path: str) -> bool:
         """Delete a path.
 
-        A folder first gets a hidden name, so that no reader sees half of it.
+        A folder first gets a hidden name, so that no reader sees half of the folder.
         """
         if not path:
             raise StorageError(f"{self.root}: the root of the file store is not deleted")
@@ -250,7 +250,7 @@ class _NewFile(io.BufferedWriter):
 
 
 class _OldFile(io.FileIO):
-    """A file that is read, `length` bytes of it or to its end; what the disk says on the way is a StorageError."""
+    """A file to read, `length` bytes or to the end; what the disk says on the way is a StorageError."""
 
     def __init__(self, place: Path, length: int | None) -> None:
         super().__init__(place, "rb")
@@ -327,6 +327,6 @@ def _translated(place: Path, what: str) -> Iterator[None]:
 _MEANINGS: dict[type[OSError], tuple[type[StorageError], str]] = {
     FileNotFoundError: (PathNotFoundError, "is not there"),
     NotADirectoryError: (StorageError, "a part of this path is a regular file, not a directory"),
-    FileExistsError: (TargetExistsError, "is there already, it was not touched"),
+    FileExistsError: (TargetExistsError, "is there already, and was not touched"),
     PermissionError: (StorageError, "no permission; look at the owner and mode of its directory"),
 }

@@ -1,7 +1,7 @@
-"""What a failed request means: a `RequestProblem`, and how long the same request is sent again.
+"""The meaning of a failed request: a `RequestProblem`, and how long the same request is sent again.
 
-Exceptions of the HTTP client, answers with an error status and answers that name a remote exception all become one of
-these. Nothing here asks a server.
+Exceptions of the HTTP client, answers with an error status and answers that name a remote exception all become such a
+problem. No function here asks a server.
 """
 
 import math
@@ -58,7 +58,7 @@ PATIENCE = {
     "unreachable": FULL,
     "gateway": FULL,
 }
-# Words of a message that say more than its exception (IOException, mostly).
+# Words of a message that say more than the exception (IOException, mostly).
 WORDS = (
     ("InvalidToken", SHORT),
     ("out of the range", NONE),
@@ -124,11 +124,11 @@ FOREIGN = (
     UnicodeError,
     LookupError,
 )
-"""Why a request may fail; all of them end as a StorageError."""
+"""Why a request may fail; all end as a StorageError."""
 
 
 def problem_of(error: BaseException) -> RequestProblem:
-    """Return the problem that a foreign exception means."""
+    """Return the problem behind a foreign exception."""
     if isinstance(error, RefusedError):
         return error.problem
     request = getattr(error, "request", None)
@@ -157,7 +157,7 @@ def problem_of(error: BaseException) -> RequestProblem:
 
 
 def problem_of_response(response: requests.Response) -> RequestProblem:
-    """Return the problem that an answer's error status means."""
+    """Return the problem behind an answer's error status."""
     server = urlsplit(response.url).netloc
     if response.is_redirect:
         aim = urlsplit(response.headers["Location"])  # its query may hold a token

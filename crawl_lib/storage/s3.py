@@ -1,4 +1,4 @@
-"""A file store in a bucket of an object store that speaks S3."""
+"""A file store in a bucket of an S3 object store."""
 
 import io
 from builtins import list as list_of
@@ -50,7 +50,7 @@ _Request = Callable[[], object]
 class S3Storage(Storage):
     """Files below a prefix of a bucket.
 
-    * A file is one object under its final key. A conditional write makes it, whole or not at all.
+    * A file is one object under its final key. A conditional write makes the object, whole or not at all.
     * A folder is there if it has an object: an empty one `<folder>/` is made by `make_dirs`.
     * A folder is renamed or deleted under a claim, see `s3_claims`. A file needs none.
     * A process remembers committed folders, and does not ask for their claims again, see `s3_memory`.
@@ -239,7 +239,7 @@ class S3Storage(Storage):
     def _entry(self, path: str) -> Entry | None:
         """Return the entry of a path, hidden or not, by one LIST.
 
-        An object sorts before all that begin with its name.
+        An object sorts before all longer names with the same beginning.
         """
         name = path.rpartition("/")[2]
         for page in self._client.pages(path, below=False):
@@ -299,7 +299,7 @@ class S3Storage(Storage):
     def _has_claim(self, folder: str, found: set[str]) -> bool:
         """Say whether there is a claim to a folder.
 
-        One LIST answers also for all that were found next to the folder.
+        One LIST answers also for all objects next to the folder.
         """
         base = folder.rpartition("/")[0]
         base = f"{base}/" if base else ""
@@ -342,14 +342,13 @@ class S3Storage(Storage):
             raise self._exists(path)
 
     def _exists(self, path: str) -> TargetExistsError:
-        return TargetExistsError(f"{self._show(path)}: is there already, it was not touched")
+        return TargetExistsError(f"{self._show(path)}: is there already, and was not touched")
 
     def _require_conditions(self) -> None:
-        """Refuse a server that ignores conditions.
+        """Refuse a server without conditional writes.
 
-        Requests for one object test it before this process's first write. The object stays: a later process is refused
-        with its first PUT, and asks no more. The process that made the object tries each kind of request that has a
-        condition.
+        Requests for one object test the server before this process's first write. The object stays: a later process is
+        refused with its first PUT, and asks no more. The maker of the object tries each kind of conditional request.
         """
         if self._holds_conditions:
             return
@@ -453,7 +452,7 @@ class S3Storage(Storage):
     def _awaited_claim(self, source: str) -> SeenClaim | None:
         """Wait a moment for another task's rename of a folder.
 
-        Return its claim as it is then, None if it ended.
+        Return the current claim, or None after its end.
         """
         begun = self._client.clock()
         while (
@@ -555,7 +554,7 @@ class S3Storage(Storage):
         return True
 
     def _delete_held(self, path: str, holder: Holder) -> None:
-        """Delete a folder to which a claim is held."""
+        """Delete a folder under a held claim."""
         self._memory.forget(path)
         with suppress(ClaimLostError):  # another task deletes it too
             holder.become(PathClaim("", DELETE))
@@ -572,7 +571,7 @@ class S3Storage(Storage):
             mover.end()
 
     def _finish_deletion(self, path: str) -> None:
-        """Finish a broken deletion, so that the folder can be made anew."""
+        """Finish a broken deletion, so that the folder can be made again."""
         seen = read_claim(self._client, path)
         if seen is not None and seen.claim.does == COPY:
             raise StorageError(
@@ -604,6 +603,6 @@ def _is_refused(request: Callable[[], object]) -> bool:
 
 
 def _claimed(claim: str) -> str:
-    """Return the path that a claim is to."""
+    """Return the path of a claim."""
     folder, slash, name = claim.rpartition("/")
     return f"{folder}{slash}{name.removeprefix(PREFIX)}"

@@ -1,12 +1,12 @@
-"""Claims: how an object store renames and deletes a folder, which is many requests, as if it were one.
+"""Claims: rename and deletion of a folder of an object store, by many requests, as one step.
 
-The object `.claim.<name>` next to a folder says what is done to it: its source, or that it is deleted. It hides the
-folder while that goes on. A conditional PUT decides between contenders, and deleting the claim is the commit.
+The object `.claim.<name>` next to a folder names the work on the folder: its source, or that it is deleted. The claim
+hides the folder meanwhile. A conditional PUT decides between contenders, and deleting the claim is the commit.
 
-The claim to the source decides between tasks that rename one folder to different names; a later task goes on with the
-rename that was begun, and the earlier one waits for it. MOVED, where no claim to the target is held for this source,
-says that the rename is committed, and hides the source until its deletion. So before a task takes over the claim to a
-target, the task deletes the claim to the earlier source: an earlier task that wakes cannot say MOVED any more.
+The claim to the source decides between tasks that rename one folder to different names; a later task continues the
+begun rename, and the earlier task waits. MOVED, where no claim to the target is held for this source, says that the
+rename is committed, and hides the source until its deletion. So before a task takes over the claim to a target, the
+task deletes the claim to the earlier source: an earlier task that wakes cannot say MOVED any more.
 
 The claim to the target first looks, and hides nothing: only what is not there may be made. So a claim that is left by a
 kill never hides a committed folder, and nothing of such a folder is taken for the rubbish of a broken try.
@@ -36,9 +36,9 @@ MOVE, MOVED = "move", "moved"
 
 @dataclass(frozen=True)
 class Times:
-    """Limits in seconds: when a claim is renewed, when its holder gives up, when another one takes over.
+    """Limits in seconds: when a claim is renewed, when the holder gives up, when another task takes over.
 
-    `patience_s`: how long a second task waits for one that renames the same folder, before it goes on with the rename.
+    `patience_s`: how long a second task waits for another rename of the same folder, before continuing the rename.
     """
 
     renew_s: float = RENEW_S
@@ -49,7 +49,7 @@ class Times:
 
 @dataclass(frozen=True)
 class PathClaim:
-    """What a claim says. `other`: the other path of a rename, "" for a deletion; `does`: what is done.
+    """Content of a claim. `other`: the other path of a rename, "" for a deletion; `does`: what is done.
 
     LOOK, then COPY: to the target of a rename. MOVE, and MOVED from just before the commit on: to its source.
     """
@@ -63,13 +63,13 @@ class PathClaim:
         return self.does in {COPY, DELETE}
 
     def encoded(self) -> bytes:
-        """Return the bytes of the object, other ones at each call."""
+        """Return the bytes of the object, different at each call."""
         return json.dumps({**asdict(self), "number": uuid.uuid4().hex}, sort_keys=True).encode()
 
 
 @dataclass(frozen=True)
 class SeenClaim:
-    """A claim as it was read, with its ETag and its age in seconds by the server's clock."""
+    """A claim as read, with ETag and age in seconds by the server's clock."""
 
     claim: PathClaim
     etag: str
@@ -133,7 +133,7 @@ class Holder:
     def keep(self) -> None:
         """Renew the claim if a minute is over.
 
-        Raises StorageError if another one has taken it, or if it could not be renewed for too long.
+        Raises StorageError if another task has taken the claim, or after too long without a renewal.
         """
         age_s = self._age_s()
         if age_s > self._times.renew_s:
@@ -142,7 +142,7 @@ class Holder:
     def _age_s(self) -> float:
         """Return the seconds since the last renewal.
 
-        Raises StorageError if it is too long.
+        Raises StorageError after too long a time.
         """
         age_s = self._client.clock() - self._renewed_s
         if age_s > self._times.hold_s:
@@ -159,7 +159,7 @@ class Holder:
         self.claim, self._renewed_s = claim, begun
 
     def end(self) -> None:
-        """Delete the claim, which commits the work under it.
+        """Delete the claim, to commit the work.
 
         Raises StorageError if another one has taken it.
         """
@@ -180,7 +180,7 @@ def hold(client: S3Client, path: str, claim: PathClaim, times: Times) -> Holder 
     """Hold a path for a claim, or return the live claim.
 
     A live claim is returned if waiting for it is impossible. The claim of an earlier try for the same source is taken
-    up, and so is a claim that nobody renews. A rename waits for another one: who is told that a target exists goes on
+    up, and so is a claim that no task renews. A rename waits for another one: who is told that a target exists goes on
     to read it. Raises StorageError after `dfs.wait_s`.
     """
     begun = client.clock()
@@ -212,7 +212,7 @@ def hold(client: S3Client, path: str, claim: PathClaim, times: Times) -> Holder 
 
 
 def _free_source(client: S3Client, source: str, target: str) -> None:
-    """Delete the source's claim of a rename that another took over."""
+    """Delete the source's claim of a rename taken over by another task."""
     seen = read_claim(client, source)
     if seen is not None and seen.claim in {PathClaim(target, MOVE), PathClaim(target, MOVED)}:
         with suppress(TargetExistsError):  # a third task goes on with the rename

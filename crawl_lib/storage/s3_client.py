@@ -1,12 +1,13 @@
-"""Requests to an object store that speaks S3: bounded waiting, conditional writes, and every error translated.
+"""Requests to an S3 object store: bounded waiting, conditional writes, and every error translated.
 
-The client is botocore, in the extra `s3`, loaded only where `dfs_primary` begins with `s3://`. It finds credentials in
-the environment and by the machine's role. obstore takes a fifth of its CPU, and lacks three requests that the store
-rests on: the conditional completion of a multipart upload, the conditional DELETE, and the list of unfinished uploads.
+The client is botocore, in the extra `s3`, loaded only where `dfs_primary` begins with `s3://`. botocore finds
+credentials in the environment and by the machine's role. obstore takes a fifth of its CPU, and lacks three requests
+that the store rests on: the conditional completion of a multipart upload, the conditional DELETE, and the list of
+unfinished uploads.
 
-Requests are repeated here and not by botocore, so that a lost answer is known: a conditional write that was repeated
-may be refused because of its own first try. Each write has a random token, and a refused one looks for it.
-Protocol: https://docs.aws.amazon.com/AmazonS3/latest/API/ and, for conditional writes,
+Requests are repeated here and not by botocore, so that a lost answer is known: a repeated conditional write may be
+refused because of its own first try. Each write has a random token, and a refused one looks for it. Protocol:
+https://docs.aws.amazon.com/AmazonS3/latest/API/ and, for conditional writes,
 https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-requests.html
 """
 
@@ -87,13 +88,13 @@ _PROBLEMS = {
     "RequestTimeTooSkewed": _CLOCK,
     "TemporaryRedirect": _ELSEWHERE,
 }
-"""By code: what is wrong, and what to do, where the status of an answer does not say it."""
+"""By code: problem and remedy, if the status of an answer does not tell."""
 MESSAGE_CHARACTERS = 300
 """The most characters of a server's message that an error shows."""
 
 
 class S3Object(NamedTuple):
-    """An object as a LIST shows it: its key below the prefix of the store, its size in bytes, its ETag."""
+    """An object as a LIST shows it: key below the prefix of the store, size in bytes, ETag."""
 
     path: str
     size_bytes: int
@@ -101,7 +102,7 @@ class S3Object(NamedTuple):
 
 
 class Unfinished(NamedTuple):
-    """An unfinished multipart upload: its path, its id, and its age by the server's clock."""
+    """An unfinished multipart upload: path, id, and age by the server's clock."""
 
     path: str
     upload_id: str
@@ -238,7 +239,7 @@ class S3Client:
         return self._failures.failed
 
     def translated(self, what: str, path: str, error: RequestRefusedError) -> StorageError:
-        """Return the error for a request that was refused."""
+        """Return the error for a refused request."""
         where, code = f"{self.show(path)}: {what}", error.code
         if code in _UNKNOWN:
             return StorageAccessError(f"{where}: {code}: {_CREDENTIALS}")
@@ -252,7 +253,7 @@ class S3Client:
         elif error.status == 404:
             kind, problem = PathNotFoundError, "is not there"
         elif error.status == 412:
-            kind, problem = TargetExistsError, "is there already, it was not touched"
+            kind, problem = TargetExistsError, "is there already, and was not touched"
         elif error.status == 403:
             kind, problem = (
                 StorageRightsError,
@@ -316,7 +317,7 @@ class S3Client:
     def delete(self, path: str, etag: str | None = None) -> None:
         """Delete an object, or only the one with an ETag.
 
-        Raises TargetExistsError if the object has another one. An object that is not there is no error.
+        Raises TargetExistsError if the object has another one. A missing object is no error.
         """
         words = {} if etag is None else {"IfMatch": etag}
         try:
@@ -337,7 +338,7 @@ class S3Client:
                 )
 
     def _delete_some(self, paths: list[str]) -> list[str]:
-        """Delete objects with one request; return those to repeat."""
+        """Delete objects with one request; return the keys to repeat."""
         what, by_key = "cannot be deleted", {self.key(path): path for path in paths}
         asked = {"Objects": [{"Key": key} for key in by_key], "Quiet": True}
         try:

@@ -22,7 +22,7 @@ COPY_PART_BYTES = 256 << 20
 
 
 class S3Reader(io.RawIOBase):
-    """Bytes of an object from `offset` on, `length` of them or to its end. A broken answer is asked for again.
+    """Bytes of an object from `offset` on, `length` bytes or to the end. A broken answer is asked for again.
 
     The later requests ask for the same ETag. Raises PathNotFoundError when made.
     """
@@ -170,8 +170,8 @@ def copy_object(
 
     The target must not exist.
 
-    `CopyObject` ignores If-None-Match on most servers, so this is a multipart upload. An upload can be ended by another
-    process, so that a copy which arrives late makes no object. Raises TargetExistsError.
+    `CopyObject` ignores If-None-Match on most servers, so this is a multipart upload. Another process can end an
+    upload, so that a late copy makes no object. Raises TargetExistsError.
     """
     upload = Upload(client, target, keep)
     try:
@@ -199,7 +199,7 @@ def _of_source(client: S3Client, path: str, error: RequestRefusedError, what: st
 
 
 class S3Writer(io.RawIOBase):
-    """A new object: one PUT if it is small, else parts, which nobody sees until the upload is complete."""
+    """A new object: one PUT if it is small, else parts, which stay invisible until the upload is complete."""
 
     def __init__(self, client: S3Client, path: str) -> None:
         self._client, self._path = client, path

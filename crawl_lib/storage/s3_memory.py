@@ -1,4 +1,4 @@
-"""The memory of a process about an object store, which spares requests."""
+"""The memory of a process about an object store, to spare requests."""
 
 from collections.abc import Collection
 
@@ -9,9 +9,10 @@ from crawl_lib.storage.s3_claims import PREFIX
 class Memory:
     """Folders and names that a process found or made.
 
-    Another process may have made more since. So a missing name only spares a question before a conditional write, or
-    chooses the text of an error. `shown`: folders that were there and that no claim hid. Another process may have
-    deleted such a folder since. While that goes on, or while a rename makes it anew, only a list finds its claim.
+    Another process may have made more since. A missing name only spares a question before a conditional write, or
+    chooses the text of an error. `shown`: existing folders without a claim. Another process may have
+    deleted such a folder since. While that goes on, or while a rename makes the folder again, only a list finds its
+    claim.
     """
 
     def __init__(self) -> None:

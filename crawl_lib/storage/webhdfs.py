@@ -1,10 +1,10 @@
 """Requests to WebHDFS: all namenodes, bounded waiting, and every error translated.
 
-What no namenode answered is asked again for as long as `problems.PATIENCE` says. Every request that is sent again is
-safe to send again: reads, `MKDIRS`, `DELETE`, and `RENAME`, whose caller compares file ids. Documentation of the
-protocol: https://hadoop.apache.org/docs/stable/hadoop-project-dist/hadoop-hdfs/WebHDFS.html
+What no namenode answered is asked again for as long as `problems.PATIENCE` says. Every repeated request is safe to
+repeat: reads, `MKDIRS`, `DELETE`, and `RENAME`, whose caller compares file ids. Documentation of the protocol:
+https://hadoop.apache.org/docs/stable/hadoop-project-dist/hadoop-hdfs/WebHDFS.html
 
-Not by HdfsCLI or another client: what is left to do for one is the loop in `ask`.
+Not by HdfsCLI or another client: the loop in `ask` does the rest.
 """
 
 import time
@@ -56,7 +56,7 @@ _OPERATIONS = {
     "OPEN": ("GET", "Location"),
     "CREATE": ("PUT", "Location"),
 }
-"""The method of each operation, and the name of the one value that answers it; without a name it is of no use."""
+"""The method of each operation, and the name of the only value in the answer; without a name it is of no use."""
 _OF_ONE_NAMENODE = {
     "StandbyException",
     "RetriableException",
@@ -85,11 +85,10 @@ class BelowAFileError(StorageError):
 class WebHdfs:
     """One HDFS. `call` asks the namenodes; `exchange` speaks with any server; `persist` asks again.
 
-    `stop`: when it is set, nothing is waited for any more: what fails is not asked again, and streams end
-    (`go_on`); both raise StoppedError. A request that succeeds at once still does, so that what was begun can be
-    cleared away. `sleep` and `clock` (seconds) are arguments for tests. `namenodes`: the one that answered last is
-    asked first. `failures`: why each server failed since the last answer; `let_in`: whether one ever did what it was
-    asked.
+    `stop`: once set, all waiting ends: what fails is not asked again, and streams end (`go_on`);
+    both raise StoppedError. A request that succeeds at once still does, so that begun work can be cleared away. `sleep`
+    and `clock` (seconds) are arguments for tests. `namenodes`: the one that answered last is asked first. `failures`:
+    why each server failed since the last answer; `let_in`: whether one ever did what it was asked.
     """
 
     def __init__(
@@ -158,9 +157,9 @@ class WebHdfs:
         raise refused or LookupError("no namenode")
 
     def exchange(self, method: str, url: str, **options: Any) -> requests.Response:
-        """Return the answer of a server that did as asked.
+        """Return the answer of a server after success.
 
-        RefusedError, which does not tell the address: it may hold the token that lets its holder in.
+        RefusedError, which does not tell the address: the text may hold a token.
         """
         options = {"timeout": (self.config.connect_timeout_s, self.config.timeout_s), **options}
         try:
@@ -175,7 +174,7 @@ class WebHdfs:
             raise RefusedError(problem_of_response(response))
 
     def token(self) -> dict[str, str]:
-        """Return the parameter that lets a datanode act for us.
+        """Return the parameter for a datanode to act for us.
 
         Empty without Kerberos. Raises RefusedError. One for the session, until it is `TOKEN_AGE_S` old or a server
         takes it no more (a day, by default): else a namenode makes one for each file that is opened, writes it into its
@@ -247,7 +246,7 @@ class WebHdfs:
         if problem.exception == "FileNotFoundException":
             return PathNotFoundError(f"{where}: is not there ({problem})")
         if problem.exception == "FileAlreadyExistsException":
-            return TargetExistsError(f"{where}: is there already, it was not touched ({problem})")
+            return TargetExistsError(f"{where}: is there already, and was not touched ({problem})")
         # Every namenode's own reason; a copy, made in one step: a writer's thread asks namenodes too.
         reasons = {str(failure) for failure in [problem, *self.failures.values()] if failure.server}
         reason = "; ".join(sorted(reasons)) or str(problem)
@@ -269,12 +268,12 @@ class WebHdfs:
             return f"no permission: {reason}; let {who} own {root}: hdfs dfs -chown {name} {root}"
         unknown = f"where HDFS is secured, set dfs.security: kerberos and {_GET_A_TICKET}"
         if kerberos:
-            unknown = "the server takes no ticket of ours, its log says why"
+            unknown = "the server refuses our ticket: see the server's log"
         return f"{reason}; {_REMEDIES.get(exception, unknown)}"
 
 
 class Datanodes:
-    """Where namenodes send a reader (`OPEN`) or writer (`CREATE`): never twice in a row to one that failed."""
+    """Where namenodes send a reader (`OPEN`) or writer (`CREATE`): never twice in a row to a failed namenode."""
 
     def __init__(self, hdfs: WebHdfs) -> None:
         self._hdfs, self._failed = hdfs, ""

@@ -1,4 +1,4 @@
-"""What people ask of the table of terms: `krake terms get|search`. Nothing of the crawl is changed."""
+"""Answers from the table of terms: `krake terms get|search`. The crawl stays unchanged."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -63,6 +63,6 @@ def _newest(stores: Stores) -> Version:
     version = Versions(stores, TERMS).newest()
     if version is None:
         raise InputError(
-            f"{stores.crawl.path}: has no table of terms yet; `krake terms update` makes it"
+            f"{stores.crawl.path}: has no table of terms yet; run `krake terms update`"
         )
     return version

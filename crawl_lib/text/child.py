@@ -1,7 +1,7 @@
 """The program of a child process that reads pages, one after the other, until one kills it or its input ends.
 
 Each page has its own limit of CPU; memory is limited for all (`children` tries a page that killed its child once more,
-in a new one). What strangers wrote is read here alone, behind the walls of the fetching processes: no file but Python's
+in a new one). Only this process reads foreign content, behind the walls of the fetching processes: no file but Python's
 own may be opened, and no secret is in its environment.
 
 Messages on standard input and output: 4 bytes with a length, then so many bytes. A question is a letter of `KINDS`

@@ -23,7 +23,7 @@ _READ_BYTES = 1 << 18
 
 
 class ChildLimits(NamedTuple):
-    """What a child may use: bytes of memory, and seconds of CPU a page; then what it is asked, as `Asked` has it."""
+    """Limits of a child: bytes of memory, and seconds of CPU a page; then what it is asked, as `Asked` has it."""
 
     memory_bytes: int
     cpu_s: int

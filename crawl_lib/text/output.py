@@ -48,7 +48,7 @@ class TextOutput(Output):
         return findings.list()
 
     def leftovers(self, stores: Stores) -> Iterator[tuple[str, str]]:
-        """Find tables of deleted segments, and files beside newest tables."""
+        """Find tables of deleted segments, and other files than newest tables."""
         return check_text_leftovers(stores)
 
     def places_of(self, stores: Stores, pages: Pages) -> Iterator[PagePlace]:

@@ -9,7 +9,7 @@ KINDS = {**dict.fromkeys(sorted(HTML_TYPES), "h"), "text/plain": "p", "applicati
 
 
 class PageText(NamedTuple):
-    """What a page says. `text`: the main text in NFC; `words`: how often each word of at most 64 bytes is in the text.
+    """Text of a page. `text`: the main text in NFC; `words`: how often each word of at most 64 bytes is in the text.
 
     `language`: declared or detected, a code of ISO 639; None if unknown. `signature`: the text profile in hex, None for
     a page without words. `headings`, `published`: as `parse.Facts` has them. `shown`: all visible text, None if it was

@@ -12,7 +12,7 @@ _NO_TEXT = dict.fromkeys([0, 0xFFFE, 0xFFFF])
 
 
 class PdfText(NamedTuple):
-    """What a PDF says. `title`: of its metadata, "" without one."""
+    """Text of a PDF. `title`: of its metadata, "" without one."""
 
     title: str
     text: str

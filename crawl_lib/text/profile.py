@@ -17,7 +17,7 @@ from itertools import pairwise
 
 LONGER_THAN = 2
 MAX_WORD_BYTES = 64
-"""Of a word in UTF-8 that is looked for. Longer ones are encoded data, addresses and keys."""
+"""Longest word, in bytes of UTF-8. Longer ones are encoded data, addresses and keys."""
 _SPACELESS = (
     "\u0e01-\u0e3a\u0e40-\u0e4e"  # Thai
     "\u0e81-\u0ece\u0edc-\u0edf"  # Lao

@@ -77,7 +77,7 @@ _COLUMNS = (
 
 @dataclass
 class TextReport:
-    """What the stage did. `segments`: that it read; `kept`: whose tables were there; `pages`: rows that it wrote.
+    """Report of the stage. `segments`: that it read; `kept`: whose tables were there; `pages`: rows that it wrote.
 
     `killed`: pages without a text, since the process that read them died twice; `unreadable`: pages without a text,
     since their PDF is damaged or needs a password; `long_words`: words of pages that were left out for their length.

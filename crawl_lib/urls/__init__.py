@@ -1,4 +1,4 @@
-"""What a URL is to Krake: its canonical text, its key, its host, its owner, and whether it belongs to the crawl.
+"""URLs: canonical text, key, host, owner, and whether a URL belongs to the crawl.
 
 Data flows through this room in one direction:
 
@@ -10,7 +10,7 @@ Data flows through this room in one direction:
    `chains`.
 4. `Owners` says which node owns the host (`names`); `Traps` and `Budgets` limit the numbers of queued URLs.
 
-`Rejection` is the one list of reasons for refused URLs in the whole project.
+`Rejection` names the reason of each refusal, for the whole project.
 
 This room keeps nothing on disk; every function gives the same answer everywhere. The registrable domain depends on the
 installed public suffix list (pinned in `requirements.lock`).

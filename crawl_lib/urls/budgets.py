@@ -1,7 +1,8 @@
 """Budgets: the limits of a host's URLs, and of a registered domain's URLs and hosts.
 
-A server that answers for every name below its domain makes hosts without end, as a trap makes URLs. So domains have
-limits too. `crawl_lib.frontier` counts the URLs that join a node's queue, `crawl_lib.crawldb` the rows of the table.
+A server that answers for every name below its domain makes hosts without end, as a trap makes URLs. Domains therefore
+have limits too. `crawl_lib.frontier` counts the URLs that join a node's queue, `crawl_lib.crawldb` the rows of the
+table.
 """
 
 from collections.abc import Callable

@@ -42,7 +42,7 @@ class Scope(StrEnum):
 
 
 class Chain:
-    """The normalisers and filters of one scope, for canonical URLs.
+    """Normalisers and filters of a scope, applied to canonical URLs.
 
     `filters`: by their names; `errors`: how often a step raised, by name.
     """

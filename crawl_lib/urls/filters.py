@@ -1,4 +1,4 @@
-"""Which URLs belong to the crawl: `urls.rules`, then `urls.scope`; over all, refused ports and limits of depth."""
+"""The URLs that belong to the crawl: `urls.rules`, then `urls.scope`; over all, refused ports and limits of depth."""
 
 import math
 import re

@@ -17,7 +17,7 @@ FileFilter = Callable[[str, str], str | None]
 def _domain(rules: RuleText) -> FileFilter:
     """Make a filter of public suffixes, registered domains and hosts.
 
-    A domain stands for all hosts below.
+    A domain includes all hosts below.
     """
     names = {rules.host(number, line) for number, line in rules.lines()}
 

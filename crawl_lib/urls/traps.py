@@ -1,4 +1,4 @@
-"""URLs without end: rules of the section `traps`, which look only at the URL.
+"""Patterns of endless URLs: rules of the section `traps`, which look at nothing but the URL.
 
 A server that answers every request can be crawled for ever. Such URLs are alike, so each rule puts them into
 **groups**, and only a number of URLs of a group are queued: `crawl_lib.frontier` counts these. A rule rejects a URL if
@@ -140,7 +140,7 @@ class Traps:
 def without_session(url: str) -> str:
     """Return a URL without session ids and their names.
 
-    An emptied query may keep its `?`.
+    Only the `?` of an emptied query may stay.
     """
     if "=" not in url and "))/" not in url:
         return url

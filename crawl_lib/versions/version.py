@@ -264,7 +264,7 @@ class Versions:
             != version.manifest["parts"][number]["sha256"]
         ):
             raise DamagedFileError(
-                f"{path}: is not what was written (SHA-256); {self.family.remedy}"
+                f"{path}: differs from the written file (SHA-256); {self.family.remedy}"
             )
 
 

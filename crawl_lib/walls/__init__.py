@@ -1,7 +1,7 @@
-"""Walls round child processes that read the bytes of strangers: environment, files, system calls, limits.
+"""Walls round child processes that read strangers' bytes: environment, files, system calls, limits.
 
 How data flows: `fork_server` starts a process without secrets (`forkserver`). The server loads the modules and forks
-the children. A child loads no package that it does not need (`process`). Before the child reads a byte, `set_limits`
+the children. A child loads only needed packages (`process`). Before the child reads a byte, `set_limits`
 limits its memory, `shut_in` closes the file system (`sandbox`), and `refuse_calls` refuses system calls (`calls`).
 
 A child dies with its parent. No step can be undone, so a child that a page has taken over stays behind the walls.

@@ -1,12 +1,12 @@
-"""System calls that a process which reads strangers' bytes never makes: the kernel refuses them (seccomp).
+"""System calls never made by a process that reads strangers' bytes: the kernel refuses them (seccomp).
 
-Landlock (`sandbox`) stands before files. A filter stands before the other ways out: sockets to other programs of the
-machine, new processes, memory that no limit counts. A refused call ends in an error, never in a signal, so libraries
-that probe for a service find it missing: glibc looks names up without netlink and nscd, and makes threads by `clone`.
+Landlock (`sandbox`) guards files. A filter guards the other ways out: sockets to other programs of the machine, new
+processes, memory beyond limits. A refused call ends in an error, never in a signal, so libraries that probe for a
+service find it missing: glibc looks names up without netlink and nscd, and makes threads by `clone`.
 
 The filter is a program for the kernel's classic BPF machine, put together here. A filter holds for the threads and
 children of its process, and no later filter takes anything back. Calls whose arguments the filter does not look at cost
-next to nothing: the kernel remembers its answer for each (5.11 and later).
+next to nothing: the kernel remembers each answer (5.11 and later).
 
 Sources: https://docs.kernel.org/userspace-api/seccomp_filter.html, seccomp(2), linux/filter.h, linux/seccomp.h.
 """
@@ -120,19 +120,19 @@ def can_filter() -> bool:
 
 
 def refuse_calls(*, forks: bool, internet: bool, limits: bool) -> str:
-    """Have the kernel refuse system calls that reading pages never needs.
+    """Have the kernel refuse system calls unneeded for reading pages.
 
     This holds for the process, its later threads and its children. Always refused: programs, sockets but TCP and UDP
     over IP, connected pairs aside, servers, other ABIs, and calls that read other processes or go around the filter.
     For a process of one thread.
 
     Args:
-        forks: Whether processes may still be made. False also refuses memory that limits do not count.
+        forks: Whether processes may still be made. False also refuses memory beyond limits.
         internet: Whether TCP and UDP sockets may be opened.
         limits: Whether the limits of a process (`setrlimit`) may still be changed.
 
     Returns:
-        A line that says what is lacking, or "" if the filter is in place.
+        A line about the missing feature, or "" if the filter is in place.
     """
     machine = os.uname().machine
     if not can_filter():
@@ -167,7 +167,7 @@ def _program(machine: str, *, forks: bool, internet: bool, limits: bool) -> list
 
 
 def _rules(*, forks: bool, internet: bool, limits: bool) -> dict[str, list[_Step]]:
-    """Return the rules for calls that are not simply allowed.
+    """Return the rules for calls with conditions.
 
     The body of a rule ends in a return.
     """
@@ -186,7 +186,7 @@ def _rules(*, forks: bool, internet: bool, limits: bool) -> dict[str, list[_Step
     }
     rules |= dict.fromkeys(("execve", "execveat", "listen"), _refuse(errno.EACCES))
     rules |= dict.fromkeys(_OTHER_PROCESSES, _refuse(errno.EPERM))
-    # Programs that know these calls have another way without them.
+    # Programs that know these calls have another way.
     rules |= dict.fromkeys(
         ("io_uring_setup", "io_uring_enter", "io_uring_register"), _refuse(errno.ENOSYS)
     )

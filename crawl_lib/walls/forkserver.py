@@ -1,16 +1,16 @@
-"""Fetching processes are forked from a process that has loaded their modules already: that costs it 0.2 s of CPU once.
+"""Fetching processes are forked from a process with all modules loaded: that costs it 0.2 s of CPU once.
 
-Otherwise each would load them again, and a small take, or one shared among many processes, would pay more for that than
-for its pages. Forking the task itself would be cheaper still, and wrong: it has threads, whose locks a fork leaves
-held, and it has secrets. The server is started by exec, with an environment of its own (`sandbox`), so its memory never
-held one. The fork server of `multiprocessing` keeps the environment of its process and a tracker, and its children may
-outlive the server.
+Otherwise each process would load these modules again, and a small take, or a take of many processes, would pay more for
+modules than for pages. Forking the task itself would be cheaper still, and wrong: it has threads, whose locks a fork
+leaves held, and it has secrets. The server is started by exec, with an environment of its own (`sandbox`), so its
+memory never held a secret. The fork server of `multiprocessing` keeps the environment of its process and a tracker, and
+its children may outlive the server.
 
-`ForkServer` is the task's side, `serve` the other process: no thread but that of an allocator, which knows of forks,
-and nothing open but its socket (SOCK_SEQPACKET, so a message stays whole). The task says `fork`, with four descriptors
+`ForkServer` is the task's side, `serve` the other process: no thread but an allocator's, which knows of forks, and no
+open file but the socket (SOCK_SEQPACKET, so a message stays whole). The task says `fork`, with four descriptors
 (standard input, output, error, and the node's lock). Only the server, as the parent, knows how a process ended, and
-until it was waited for its id is not somebody else's; so signals go that way too. Each process dies with the one above
-it (`die_with_parent`), so none outlives the task, whatever ends that.
+until it was waited for its id is not somebody else's; so signals go that way too. Each process dies with its parent
+(`die_with_parent`), so no process outlives the task.
 """
 
 import ctypes
@@ -55,7 +55,7 @@ def die_with_parent(parent: int) -> None:
 
 
 def fork_child(run: Callable[[], int]) -> int:
-    """Fork a process that dies with this one; return its id.
+    """Fork a process that dies with this process; return its id.
 
     The process exits with the result of `run`.
     """
@@ -78,7 +78,7 @@ def fork_child(run: Callable[[], int]) -> int:
 
 @dataclass
 class Forked:
-    """One forked process, as its task sees it.
+    """A forked process, from the task's view.
 
     `stdout`: our end of a socket that is its standard output, from which it may read too. `returncode`: as that of
     `subprocess.Popen`, None until it was waited for.
@@ -96,7 +96,7 @@ class Forked:
         """
         try:
             return os.read(self.stdout, 1 << 16)
-        except ConnectionResetError:  # it did not read all of what it was told
+        except ConnectionResetError:  # the process did not read all messages
             return b""
 
     def write(self, data: bytes) -> bytes:
@@ -129,13 +129,14 @@ class Forked:
                 code = self.server.ask(f"wait {self.pid}")
                 self.returncode = (
                     -signal.SIGKILL if code is None else code
-                )  # it dies with the server
+                )  # the process dies with the server
             left_s = end_s - time.monotonic()
         return self.returncode
 
 
 class ForkServer:
-    """A server of this thread, which dies with the thread. It gets what `environment` lets through of that of now.
+    """A server of this thread, which dies with the thread. The server gets the current environment as far as
+    `environment` allows.
 
     `program`: the module whose `main` the forked processes run.
     """
@@ -175,7 +176,7 @@ class ForkServer:
     def fork(self, task: bytes, log: int, lock: int) -> Forked:
         """Fork a process with an input, a log and a lock.
 
-        The process reads `task` from its standard input, and logs to `log`. Raises KrakeError if there is no server any
+        The process reads `task` from standard input, and logs to `log`. Raises KrakeError if there is no server any
         more, OSError if the system has no room for another process.
         """
         ours, theirs = socket.socketpair()
@@ -210,7 +211,7 @@ class ForkServer:
     def _why_gone(self) -> str:
         """Say why a server ended.
 
-        The reason is its last line, or else its exit code.
+        The reason is the last line, or else the exit code.
         """
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(_ENDING_S)
@@ -220,14 +221,14 @@ class ForkServer:
 
 
 def ended(code: int) -> str:
-    """Say how a process ended, by its `returncode`."""
+    """Say how a process ended, by `returncode`."""
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
 def fork_server(program: str = WORKER) -> ForkServer:
     """Return this thread's server for a program.
 
-    A server is begun if there is none, or none that fits.
+    A server is started unless a fitting server runs.
     """
     servers: dict[str, ForkServer] = _here.__dict__.setdefault("servers", {})
     server = servers.get(program)
@@ -237,9 +238,9 @@ def fork_server(program: str = WORKER) -> ForkServer:
 
 
 def _surroundings() -> tuple[int, str, dict[str, str]]:
-    """Return the surroundings that distinguish servers.
+    """Return the surroundings as identity of a server.
 
-    A process that was forked from ours must not use our server.
+    A process forked from ours must not use our server.
     """
     return os.getpid(), sys.executable, clean_environment(os.environ)
 
@@ -260,7 +261,7 @@ def _end(owner: int, process: subprocess.Popen[bytes], ours: socket.socket) -> s
 
 
 def serve(parent: int, descriptor: int, run: Callable[[], int]) -> None:
-    """Answer orders on the socket until it closes.
+    """Answer orders until the socket closes.
 
     `fork`: a process that `run`s; answered with its id, or an error number below 0. `kill <id> <signal>`. `wait <id>`:
     answered with its exit code. `parent`: the process that must be there; `run`: returns an exit code.

@@ -1,7 +1,7 @@
 """Set up a process that reads many pages: no packages without use, memory that stays, enough descriptors.
 
-Arrow imports numpy at its start and pandas at its first array, if they are installed, and works without both packages.
-The imports would cost 0.1 and 1.7 s of CPU; a worker uses neither package. `bar_packages` comes before all else.
+Arrow imports installed numpy at the start and pandas at the first array, and works without both.
+Both would cost 0.1 and 1.7 s of CPU; a worker uses neither. These packages are barred before anything else.
 
 The allocator keeps freed memory. The tree of a page takes some hundred KB, and page follows page. With glibc's own
 settings the memory goes back to the kernel each time, and 30 page faults a page bring the memory again. Arrow uses the
@@ -46,6 +46,6 @@ def keep_memory() -> None:
 
 
 def allow_descriptors() -> None:
-    """Raise the limit on descriptors, as far as it may be raised."""
+    """Raise the limit on descriptors as far as possible."""
     now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(now, min(most, DESCRIPTORS)), most))

@@ -1,9 +1,9 @@
-"""Walls around a process that reads what strangers wrote: what it is told, and which files it may still open.
+"""Walls around a process that reads strangers' bytes: what it is told, and which files it may still open.
 
 A fetching process must have nothing worth stealing. The password of the key servers, Airflow's secrets and connections,
-cloud credentials: they are in variables of the task, under names that are not known here. Therefore `LET_THROUGH` lists
-what the process gets, not what is kept away. Started by exec with it (`forkserver`), neither the fork server nor what
-it forks ever had anything else in its memory. A fetching process gets its task by its standard input: the config, which
+cloud credentials: secrets are in variables of the task, under names unknown here. Therefore `LET_THROUGH` lists the
+allowed variables, not the forbidden ones. Started by exec with it (`forkserver`), neither the fork server nor what it
+forks ever had anything else in its memory. A fetching process gets its task on standard input: the config, which
 has no password but the one that a proxy may ask for (`fetch.proxy`), since it speaks to the proxy.
 
 Which files: decided before and for good, by Linux's Landlock (kernel 5.13 and later, where it is switched on), without
@@ -13,7 +13,7 @@ of others (both: kernel 6.12). Open files stay open, the log and the node's lock
 (`stat`) is not prevented, nor are changes of mode and time of own files. `calls` refuses sockets and processes;
 `set_limits` limits memory, sizes of files and descriptors.
 
-Each version of Landlock (its ABI) knows more kinds of access; what a kernel does not know it cannot refuse.
+Each version of Landlock (its ABI) knows more kinds of access; a kernel cannot refuse unknown rights.
 """
 
 import ctypes
@@ -44,7 +44,7 @@ LET_THROUGH = frozenset(
         KILL_VARIABLE,
     }
 )
-"""Variables that a fetching process gets, where its task has them. Add none whose value may be a secret."""
+"""Variables that a fetching process gets from its task. Add none whose value may be a secret."""
 NONE_TEXT = "fetching processes may open whatever their user may: this kernel has no Landlock, or it is refused"
 # https://docs.kernel.org/userspace-api/landlock.html; numbers of linux/landlock.h, the same on all processors
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
@@ -90,7 +90,7 @@ SYSTEM_FILES = (
     *("/etc/ld.so.cache", "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"),
     *("/etc/localtime", "/usr/share/zoneinfo", "/dev/null", "/dev/urandom"),
 )
-"""Files in which names, certificates, libraries and times are looked up. Missing ones are passed over."""
+"""Files for look-ups of names, certificates, libraries and times. Missing files are passed over."""
 
 
 def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -107,7 +107,7 @@ def landlock_abi() -> int:
 
 
 def data_bytes() -> int:
-    """Return the bytes of this process that RLIMIT_DATA counts.
+    """Return this process's bytes counted by RLIMIT_DATA.
 
     Call this before `shut_in`, which bars /proc.
     """
@@ -121,9 +121,9 @@ def data_bytes() -> int:
 
 
 def set_limits(**limits: int) -> None:
-    """Set limits of this process and its children for good.
+    """Set limits of this process and all children for good.
 
-    A limit is named without `RLIMIT_`. A lower limit that is there already stays.
+    A limit is named without `RLIMIT_`. An existing lower limit stays.
     """
     for name, value in limits.items():
         kind = getattr(resource, f"RLIMIT_{name}")
@@ -138,7 +138,7 @@ def shut_in(*, read: Iterable[Path | str], write: Iterable[Path | str]) -> str:
     Whatever is below the folders can be opened, too.
 
     `read`: in addition to those of the system and of Python; `write`: folders in which files are made, replaced and
-    deleted, too. For a process of one thread. Returns what is lacking, in a line; "" if the walls are up.
+    deleted, too. For a process of one thread. Returns a line about missing features; "" if the walls are up.
     """
     abi = landlock_abi()
     if not abi:

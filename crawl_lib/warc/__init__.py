@@ -1,8 +1,8 @@
-"""WARC files: their records, of Krake and of other programs, and the texts in them.
+"""WARC files: records of Krake and of other programs, and the texts in records.
 
 How data flows: `scan` reads records of Krake's own files and goes on behind damage, `walk` ends there, and
-`read_archive` reads WARC and ARC of any writer (`reading`). `text` has dates, URIs, fields and digests as WARC has
-them. The records that Krake writes are made in `crawl_lib.segment`.
+`read_archive` reads WARC and ARC of any writer (`reading`). `text` has dates, URIs, fields and digests in WARC's forms.
+`crawl_lib.segment` makes Krake's records.
 """
 
 from crawl_lib.warc.reading import (

@@ -1,12 +1,12 @@
 """Reading WARC files: Krake's own, a gzip member a record, and archives of any writer. Damage never raises here.
 
-`scan` and `walk` read Krake's own files. `scan` reads on past damage and keeps the bytes of each record, so that it can
-be copied; `walk` ends at the first damage. `read_archive` reads WARC 1.0 and 1.1 of any writer, compressed record by
-record, as a whole, or not at all, and ARC; it reads on past damage too.
+`scan` and `walk` read Krake's own files. `scan` reads on past damage and keeps the bytes of each record for copies;
+`walk` ends at the first damage. `read_archive` reads WARC 1.0 and 1.1 of any writer, compressed record by record, as a
+whole, or not at all, and ARC; the function reads on past damage too.
 
 After damage in a compressed file the next gzip member that opens with `WARC/` is looked for, in a plain one the next
-line that begins so. A hostile server can put such members into a body, so `scan` says of each record whether it carries
-the id of its file (`FileId`), which no server can know.
+line that begins so. A hostile server can put such members into a body, so `scan` says of each record whether the record
+carries the id of its file (`FileId`), which no server can know.
 
 Reading takes time linear in the file's bytes and in those they inflate to, whatever a stranger put into the file:
 `_Effort` limits how often bytes are inflated again where members lie within each other. A record is held in memory
@@ -29,7 +29,7 @@ BLOCK_BYTES = 1 << 18
 PROBE_BYTES = 1 << 10
 """The length of a place where a member may begin: enough for its header and the first lines of its record."""
 PROBED_BYTES = 1 << 8
-"""The bytes of the record that a probe inflates: enough for `WARC-Warcinfo-ID`, the fourth line of a record of ours."""
+"""The bytes of the record to inflate in a probe: enough for `WARC-Warcinfo-ID`, the fourth line of a record of ours."""
 TIMES_INFLATED = 8
 """How many bytes are inflated at most, for each byte up to the last one that was looked at."""
 MAX_HEAD_BYTES = 1 << 17
@@ -37,7 +37,7 @@ MAX_HEAD_BYTES = 1 << 17
 MAX_ARC_LINE_BYTES = 1 << 19
 """The length of a record's head in an ARC file."""
 NOT_OWN = "not_of_this_file"
-"""The reason for which a record is not taken that does not carry the id of its file."""
+"""Reason to refuse a record without the id of its file."""
 KEPT_BYTES = 1 << 20
 """How far back a member is looked for where a damaged one was noticed: damage shows some way behind it."""
 _GZIP_ERROR = cast("type[Exception]", isal_zlib.error)
@@ -62,9 +62,9 @@ class WarcRecord(NamedTuple):
 
     @property
     def is_answer(self) -> bool:
-        """Whether it is the main record of an answer's group.
+        """Whether this is the main record of an answer's group.
 
-        The answer is whole, or refers to an earlier capture for its body.
+        The answer is whole, or refers to an earlier capture for the body.
         """
         return self.type in {"response", "revisit"}
 
@@ -72,13 +72,13 @@ class WarcRecord(NamedTuple):
     def url(self) -> str:
         """The URL it is about, "" for none.
 
-        The brackets that some writers add are removed.
+        Brackets, added by some writers, are removed.
         """
         return self.headers.get("warc-target-uri", "").strip("<>")
 
 
 class Whole(NamedTuple):
-    """A record with the bytes of its gzip member. `is_own`: whether Krake wrote the record, by the id of its file."""
+    """A record with the bytes of the gzip member. `is_own`: whether Krake wrote the record, by the id of its file."""
 
     record: WarcRecord
     raw: bytes
@@ -96,7 +96,7 @@ class Damage(NamedTuple):
 class FileId:
     """The random id that all records of one of Krake's files share: the record id of the file's warcinfo record.
 
-    A server cannot know the id, so a record that carries it is no part of a body. Files of older versions have records
+    A server cannot know the id, so a record with the id is no part of a body. Files of older versions have records
     without ids. Records without an id are trusted up to the first damage, but not if another record of the file has an
     id.
     """
@@ -141,7 +141,7 @@ class _Torn(Exception):  # noqa: N818 - not an error of the tree: readers turn i
 
 
 def read_one(data: bytes, offset: int, where: str) -> WarcRecord:
-    """Parse the record of one gzip member.
+    """Parse the record of a gzip member.
 
     Raises DamagedFileError naming `where` and the offset.
     """
@@ -176,8 +176,8 @@ def scan(
 ) -> Iterator[Whole | Damage]:
     """Yield records and damage of one of Krake's own files.
 
-    They come in file order. Behind damage a file with ids is read on at the next member that carries its id. `file_id`:
-    what is known of it.
+    These come in file order. Behind damage, the reading of a file with ids goes on at the next member with its id.
+    `file_id`: what is known of it.
     """
     raw, effort = _Buffer(iter(lambda: file.read(BLOCK_BYTES), b"")), _Effort()
     file_id = file_id or FileId()
@@ -292,7 +292,7 @@ def _with_block(head: _Head, data: bytes | bytearray, offset: int, length: int) 
 
 
 def _parsed(data: bytes | bytearray, offset: int, length: int) -> tuple[WarcRecord, int]:
-    """Return the record at the beginning of `data`, and its end.
+    """Return the record at the beginning of `data`, with the record's end.
 
     Raises _Torn.
     """
@@ -328,7 +328,7 @@ class _Buffer:
 class _Effort:
     """The work of inflating a file, which is limited where members lie within each other.
 
-    `spent`: bytes that were inflated so far, each as often as it was; `seen`: the end of the last byte of these.
+    `spent`: bytes inflated so far, counted each time; `seen`: the end of the last byte of these.
     """
 
     def __init__(self) -> None:
@@ -337,7 +337,7 @@ class _Effort:
     def feed(self, size: int, end: int) -> bool:
         """Count `size` bytes; return whether they may be inflated.
 
-        They end at byte `end` of the file.
+        The bytes end at byte `end` of the file.
         """
         self.spent, self.seen = self.spent + size, max(self.seen, end)
         return self.spent <= TIMES_INFLATED * self.seen
@@ -463,7 +463,7 @@ def _record(buffer: _Buffer, offset: int, max_bytes: int) -> WarcRecord:
 
 
 def _skip_to_record(buffer: _Buffer) -> None:
-    """Skip to the next line that begins a record.
+    """Skip to the begin of the next record.
 
     Without one, skip to the end.
     """
@@ -481,7 +481,7 @@ def _skip_to_record(buffer: _Buffer) -> None:
 def _read_arc(file: BinaryIO, max_bytes: int) -> Iterator[WarcRecord | Damage]:
     """Yield the records of an ARC file.
 
-    Warcio turns them into WARC records.
+    Warcio makes WARC records of these.
     """
     from warcio.archiveiterator import (  # type: ignore[import-untyped]  # noqa: PLC0415 - only for such files
         ArchiveIterator,

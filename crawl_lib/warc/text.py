@@ -27,7 +27,7 @@ def microseconds(seconds: float) -> int:
 
 
 def utc_text(seconds: float) -> str:
-    """POSIX seconds as the date that WARC/1.1 allows, with microseconds: `YYYY-MM-DDThh:mm:ss.ffffffZ`."""
+    """POSIX seconds as a date of WARC/1.1, with microseconds: `YYYY-MM-DDThh:mm:ss.ffffffZ`."""
     second, micros = divmod(microseconds(seconds), 1_000_000)
     return f"{_second_text(second)}.{micros:06d}Z"
 
@@ -38,7 +38,7 @@ def _second_text(second: int) -> str:
 
 
 def escape_field(text: str) -> str:
-    """Escape a text for one line of `application/warc-fields`.
+    """Escape a text for a line of `application/warc-fields`.
 
     Backslash, CR and LF are escaped.
     """
@@ -65,7 +65,7 @@ def safe_uri(url: str) -> str:
 def split_head(block: bytes) -> tuple[bytes, bytes]:
     """Split an HTTP block into head and body.
 
-    The head includes its empty line. Without an empty line all is head.
+    The head includes the empty line. Without an empty line all is head.
     """
     end = block.find(END)
     newline = block.find(b"\n\n")

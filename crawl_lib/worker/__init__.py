@@ -1,15 +1,15 @@
-"""The processes that fetch: how they are started and confined, and what one does with a page.
+"""The processes that fetch: start, walls, and work on a page.
 
-How data flows: `prepare_workers` starts the fork server of `crawl_lib.walls` during the intake; `process` is the
-server's program, which loads the modules. `run_workers` shares a take among processes by host. Walls round a fetching
-process keep secrets, files and system calls away from pages. Fetching processes ask the task for turns that nodes
-share. A `worker` fetches its URLs (`crawl_lib.fetch`), appends their records, and has `page` make the rows: content
-and links (`crawl_lib.parse`), then which links are followed (`discovery`), with a memory of earlier links (`rows`).
-Large pages are read by a process of their own (`large`, `aside`), so that the loop goes on.
-`patterns` ends URLs whose pages are nearly all the same.
+How data flows: `prepare_workers` starts the fork server of `crawl_lib.walls` during the intake; `process`, the server's
+program, loads the modules. `run_workers` shares a take among processes by host. Walls round a fetching process keep
+secrets, files and system calls away from pages. Fetching processes ask the task for turns shared by nodes. A `worker`
+fetches its URLs (`crawl_lib.fetch`), appends their records, and has `page` make the rows: content and links
+(`crawl_lib.parse`), then which links are followed (`discovery`), with a memory of earlier links (`rows`). A separate
+process reads large pages (`large`, `aside`), so that the loop goes on. `patterns` ends URLs whose pages are nearly all
+the same.
 
-After a kill the records in the spool count: only URLs without a record are fetched again. A page at which two readers
-died is skipped, since its place is noted before it is read.
+After a kill the records in the spool count: only URLs without a record are fetched again. A page that killed two
+readers is skipped, since its place is noted before the reading.
 """
 
 from typing import TYPE_CHECKING

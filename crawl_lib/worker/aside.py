@@ -1,11 +1,10 @@
-"""A process of its own for pages whose reading would hold the loop: the answers of one worker, one at a time.
+"""A separate process for pages whose reading would hold the loop: the answers of one worker, one at a time.
 
 The worker forks a small server early, before it has threads, connections and bodies. On a socket (SOCK_SEQPACKET, so a
-message stays whole) it says where in the spool the records of an answer lie; the server forks a child for it, which has
-limits of memory, of CPU and of what it may write, reads the record, and writes what it found to a file in memory: a
-line of JSON with the facts, then the page, a line for each slice of its links. No pickle: strangers' bytes went through
-that child. The server says how the child ended, and hands the file over. It inherits the walls of the worker, and both
-die with it.
+message stays whole) it says where in the spool the records of an answer lie; the server forks a child with limits of
+memory, CPU and output, which reads the record and writes the result to a file in memory: a line of JSON with the facts,
+then the page, a line for each slice of its links. No pickle: strangers' bytes went through that child. The server says
+how the child ended, and hands the file over. Server and child inherit the walls of the worker, and die with the worker.
 """
 
 import gc
@@ -31,7 +30,7 @@ from crawl_lib.warc import read_one
 from crawl_lib.worker.reading import Pieces, Reader, Reading, slices
 
 DATA_BYTES = 128 << 20
-"""Memory of a child, without what it has of the worker: above, its allocations fail."""
+"""Memory of a child, without the worker's memory: above, its allocations fail."""
 CPU_S = 10
 WALL_S = 120
 ANSWER_BYTES = 32 << 20
@@ -41,7 +40,7 @@ _POLL_MS = 100
 
 
 class Aside:
-    """The worker's side. `directory`: the spool; `own_bytes`: what the worker has (`data_bytes`).
+    """The worker's side. `directory`: the spool; `own_bytes`: the worker's memory (`data_bytes`).
 
     `stop`: asked every 100 ms while an answer is waited for. `fileno` is ready to read when an answer is there.
     """
@@ -66,7 +65,7 @@ class Aside:
         return self
 
     def __exit__(self, *rest: object) -> None:
-        """End the server, and with it what it is at."""
+        """End the server, with its current work."""
         self._socket.close()
         os.kill(self._pid, signal.SIGKILL)
         os.waitpid(self._pid, 0)
@@ -83,9 +82,9 @@ class Aside:
         return bool(self._poll.poll(wait_ms))
 
     def ask(self, fetched: Fetched, position: Position, *, links: bool) -> None:
-        """Ask the reader for an answer's content, and its page.
+        """Ask the reader for an answer's content and page.
 
-        `links`: read the page, if there is one. Only one request may be open at a time.
+        `links`: read the page, if any. Only one request may be open at a time.
         """
         path, head_bytes = str(self._directory / position.warc_file), len(fetched.head)
         message = [
@@ -141,7 +140,7 @@ def _serve(task: socket.socket, reader: Reader, most_bytes: int) -> int:
         os.dup2(end, number)
     os.closerange(3, task.fileno())
     os.closerange(task.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends with the worker, who decides when
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the server ends with the worker
     gc.freeze()
     while message := task.recv(_MAX_MESSAGE_BYTES):
         file = os.memfd_create("answer")

@@ -1,6 +1,6 @@
-"""From the links of a page to its rows of `links`, and to the URLs that are handed on.
+"""From the links of a page to rows of `links`, and to URLs for other nodes.
 
-The memory of `rows` knows the targets of earlier links. Resolver and filter are asked about new ones. An ordinary page
+The memory of `rows` knows the targets of earlier links. Resolver and filter judge new references. An ordinary page
 of 62 links costs about 80 us.
 """
 
@@ -30,7 +30,7 @@ _REQUISITES_POSITION = 10**10 // 2
 
 
 class Discovery:
-    """Judges what the pages of one worker link and redirect to; writes it to the worker's `PartWriter`.
+    """Judges targets of links and redirects of a worker's pages; writes it to the worker's `PartWriter`.
 
     `own_index`: index of this node among `nodes`, for `local` routing, where every URL stays here. `url_filter`: the
     crawl's filter with the scope of this iteration. `seeds_widen_scope`: see `PageHandler`.
@@ -60,7 +60,7 @@ class Discovery:
         self._rows = LinkRows()
         self._needed = Requisites(config, url_filter)
         self.on_found: Callable[[TakenUrl, bytes, str], None] | None = None
-        """Called for each URL that is handed on: the page that it was found on, its key and its host."""
+        """Called for each URL to hand on: the page with the URL, the page's key and host."""
 
     def links(
         self,
@@ -154,7 +154,7 @@ class Discovery:
 
         The first place in batch order counts, and links of all pages come before requisites.
 
-        `requisite`: steps from the page that needs it; 0: a link.
+        `requisite`: steps from the page with the requisite; 0: a link.
         """
         hops = hops_text(redirects, requisite) if requisite else redirects
         self._writer.part.counts.requisites += requisite > 0
@@ -166,11 +166,11 @@ class Discovery:
             self.on_found(taken, target.key, target.host)
 
     def sitemaps(self, url: str, links: bytes, start: int = 0) -> None:
-        """Hand on the sitemaps that a robots.txt names.
+        """Hand on the sitemaps of a robots.txt.
 
-        They count as if a seed linked to them, after all links. Accepted sitemaps are rows of `links` too, from which a
-        CrawlDb learns of them. `links`: as `robots_sitemaps` returns links. `start`: the place in the robots.txt of the
-        first link, where links come a part at a time.
+        These count like links of a seed, after all links. Accepted sitemaps are rows of `links` too, for a CrawlDb.
+        `links`: as `robots_sitemaps` returns links. `start`: the place in the robots.txt of the first link, where links
+        come a part at a time.
         """
         taken = TakenUrl(_ROBOTS_POSITION, key_of(url), QueuedUrl(url))
         self.links(
@@ -181,9 +181,9 @@ class Discovery:
         )
 
     def redirect(self, taken: TakenUrl, url: str, location: str) -> str | None:
-        """Hand the target of a redirect on, and return its URL.
+        """Hand on the target of a redirect, and return the URL.
 
-        None: the target is invalid. A seed's redirect widens the scope by its target's host. The target of a
+        None: the target is invalid. A seed's redirect widens the scope by the target's host. The target of a
         requisite's redirect is a requisite.
         """
         self._resolver.enter(url)

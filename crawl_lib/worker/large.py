@@ -1,7 +1,7 @@
 """Pages that would hold the loop: their answers are read aside, and links are written a slice at a time.
 
-A large page waits here with the place of its records, not with its body. One at a time is read, while the loop goes on
-with others; `drain` takes over at any point, and waits.
+A large page waits here with the place of its records, without the body. Pages are read one by one, while the loop goes
+on; `drain` takes over at any point, and waits.
 """
 
 import asyncio
@@ -24,20 +24,19 @@ MOST_TRIES = 2
 TURN_S = 0.02
 """After so much CPU time a turn begins no further step."""
 Handled = tuple[TakenUrl, Fetched, Position]
-"""A URL, what its fetch ended in, and where its records are."""
+"""A URL, the result of the fetch, and the place of its records."""
 Steps = Generator[None, None, None]
-"""Work that holds the loop for a moment only from one step to the next."""
+"""Work in steps that each hold the loop for a moment only."""
 
 
 class ReadingNotes:
-    """Notes in the spool of pages that are being worked on, so that a page that kills its process is known.
+    """Notes in the spool of pages in work, to recognise a page that kills its process.
 
     A large page is noted while it is read, every page while its links are resolved, and so are redirects and the
     sitemaps of a robots.txt. The file has lines and lies next to the parts of one worker: `+<name>` before the work,
     `-<name>` after it has ended well; the name is the batch position, or the URL of a robots.txt. The file must outlive
-    a process, not a power loss, so nothing is synced. A page whose work was begun `MOST_TRIES` times without an end is
-    not worked on again, by this attempt or by one that makes the same rows again. `path` need not exist. Raises
-    StorageError naming it.
+    a process, not a power loss, so nothing is synced. After `MOST_TRIES` begun tries without an end, neither this
+    attempt nor a later attempt works on the page again. `path` need not exist. Raises StorageError naming the file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -69,7 +68,7 @@ class ReadingNotes:
         return Noted(self, None)
 
     def begin(self, name: int | str) -> None:
-        """Note that work on this page begins."""
+        """Note the begin of work on this page."""
         self._write([f"+{name}"])
 
     def end(self, name: int | str) -> None:
@@ -84,7 +83,7 @@ class ReadingNotes:
         self._write([f"-{before}", f"+{name}"])
 
     def close(self) -> None:
-        """Close the file. The next note opens it again."""
+        """Close the file. The next note opens the file again."""
         self._closer()
         self._descriptor = None
 
@@ -112,7 +111,7 @@ class ReadingNotes:
 
 
 class Noted(AbstractContextManager["Noted"]):
-    """The page that is noted in a `with` block: see `ReadingNotes.over`. A generator would take half as long again."""
+    """The noted page in a `with` block: see `ReadingNotes.over`. A generator would take half as long again."""
 
     __slots__ = ("_name", "_notes")
 
@@ -133,7 +132,7 @@ class Noted(AbstractContextManager["Noted"]):
         self._name = name
 
     def end(self) -> None:
-        """Note that work on the page has ended well."""
+        """Note the good end of work on the page."""
         if self._name is not None:
             self._notes.end(self._name)
             self._name = None
@@ -144,7 +143,7 @@ class Noted(AbstractContextManager["Noted"]):
 
 
 class LargePages:
-    """The pages of one worker that wait, in the order they came.
+    """The waiting pages of a worker, in order of arrival.
 
     `write`: makes the rows of an answer, step by step: a step holds the loop for a moment only.
 
@@ -167,7 +166,7 @@ class LargePages:
         """Of rows that are being written."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self.failed: BaseException | None = None
-        """What was raised in a turn of the loop."""
+        """Error raised in a turn of the loop."""
         self._turn: asyncio.Handle | None = None
 
     @property
@@ -184,7 +183,7 @@ class LargePages:
     def detach(self) -> None:
         """Detach from the loop, which ends.
 
-        Pages that still wait are left to `drain`.
+        `drain` does waiting pages.
         """
         if self._loop is not None and self._aside is not None:
             self._loop.remove_reader(self._aside.fileno())
@@ -193,7 +192,7 @@ class LargePages:
         self._loop = self._turn = None
 
     def read(self, taken: TakenUrl, fetched: Fetched, position: Position) -> None:
-        """Have an answer read aside, and its rows written."""
+        """Have an answer read aside, and write the rows."""
         payload_of(fetched)  # found out while the body is there
         self._waiting.append((taken, fetched.without_body(), position))
         self._ask()
@@ -218,7 +217,7 @@ class LargePages:
                 self._hear()
 
     def withdraw(self) -> None:
-        """Withdraw the open request of a worker that ends.
+        """Withdraw the open request of an ending worker.
 
         An unanswered request is not the page's fault, so the page counts as not begun.
         """
@@ -252,7 +251,7 @@ class LargePages:
             self.failed = self.failed or error
 
     def _step(self) -> None:
-        """Go through steps for about `TURN_S`, at least through one."""
+        """Go through at least one step, for about `TURN_S`."""
         end_s = time.thread_time() + TURN_S
         while self._steps:
             if next(self._steps[0], self) is self:

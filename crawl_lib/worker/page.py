@@ -1,12 +1,12 @@
-"""From one fetch to its rows: content, page row, link rows, and the URLs it discovered.
+"""From one fetch to its rows: content, page row, link rows, and discovered URLs.
 
 The same code runs when a page arrives and when a spool is read again after a kill, from the same bytes; so a segment
 does not tell how often its task was killed.
 
 Fetches whose records are written may wait for their rows, to be handled together, step by step. Between two pages of a
 lone handling the processor's caches are filled by something else: fetch, parser, digests, compressor. 1,500 real pages
-cost 1,160 us each that way, and 970 where 64 of them are handled in a row. No record is at stake: after a kill the rows
-of an open part are made again from its records.
+cost 1,160 us each in this way, and 970 us with 64 pages in a row. No record is at stake: after a kill the rows of an
+open part are made again from its records.
 """
 
 import time
@@ -61,13 +61,13 @@ _MOST_LINKS_BYTES = 8 << 20
 
 
 class PageHandler:
-    """Turns fetches into rows for one worker's `PartWriter`; keeps the counts that the manifest sums up.
+    """Turns fetches into rows for one worker's `PartWriter`; keeps counts for the manifest.
 
     `own_index`: index of this node among `nodes`, for `local` routing, where every URL stays here. `url_filter`: the
     crawl's filter with the scope of this iteration. `seeds_widen_scope`: whether a URL of depth 0 is a seed, whose
-    redirect brings its target's host into the scope; imported pages have that depth and are none. `aside`: reads large
-    pages (`large`); without it they are read in place. Their rows come later, at the latest with `drain`. `patterns`:
-    what notes pages of large patterns, where a task has such; `texts`: what counts pages with equal words.
+    redirect brings its target's host into the scope; imported pages have this depth without being seeds. `aside`: reads
+    large pages (`large`); without a reader, pages are read in place. The rows come later, at the latest with `drain`.
+    `patterns`: what notes pages of large patterns, where a task has such; `texts`: counter of pages with equal words.
     `rule_errors`: rules that raised, by name, which are still to be counted. Raises SetupError, ConfigError for a
     scoring plug-in.
     """
@@ -150,7 +150,7 @@ class PageHandler:
         self._note_errors()
 
     def _note_errors(self) -> None:
-        """Count the rules that raised. There is an open part."""
+        """Count raising rules. There is an open part."""
         if self.rule_errors:
             self._writer.part.counts.rule_errors.update(self.rule_errors)
             self.rule_errors.clear()
@@ -162,7 +162,7 @@ class PageHandler:
     def handle_all(self, fetches: Sequence[Handled], most_s: float = float("inf")) -> int:
         """Write the rows of fetches: first pages, then links.
 
-        Their records are written already. This way each step finds its code in the caches. Ends after about `most_s`;
+        The records are written already. This way each step finds its code in the caches. Ends after about `most_s`;
         returns how many were handled.
         """
         found: list[tuple[TakenUrl, ParsedPage, bool]] = []
@@ -208,7 +208,7 @@ class PageHandler:
                 yield
 
     def _write(self, handled: Handled, reading: Reading, pieces: Pieces) -> Steps:
-        """Write the rows of an answer that was read aside, by steps."""
+        """Write the rows of an answer read aside, by steps."""
         first = next(pieces, None)
         reading = reading._replace(page=first[1] if first else None)
         nofollow = self._row(handled, parse_head(handled[1].head), reading)
@@ -225,7 +225,7 @@ class PageHandler:
     ) -> tuple[ParsedPage | None, bool]:
         """Write the row of `pages`.
 
-        Returns the page, if there is one, and whether the page says nofollow.
+        Returns the page, if any, and whether the page says nofollow.
         """
         if fetched.outcome not in WITH_RESPONSE:
             self._without_response(taken, fetched, position)

@@ -1,10 +1,9 @@
-"""Pages that are nearly the same, of a pattern with many URLs (`urls.pattern_of`): what ends the rule `similar`.
+"""Pages that are nearly the same, of a pattern with many URLs (`urls.pattern_of`): the rule `similar`.
 
-The take names the patterns that have become large, and how many of each are fetched before it is known what their pages
-are like. The host store keeps 64 bytes a page of these and later ones (`parse.sketch`), by the time of the fetch: pages
-that are handled again after a kill change nothing. If too many of the newest are nearly the same, the pattern's other
-URLs end without being fetched. An eighth of the pages is looked at if the pattern is large and no trap, since looking
-costs 0.1 ms.
+The take names large patterns, and the number of fetches of each before the pattern is judged. The host store keeps 64
+bytes a page of these and later ones (`parse.sketch`), by the time of the fetch: repeated pages after a kill change
+nothing. If too many of the newest are nearly the same, the pattern's other URLs end without being fetched. An eighth of
+the pages is looked at if the pattern is large and no trap, since looking costs 0.1 ms.
 """
 
 from collections import defaultdict
@@ -18,14 +17,14 @@ from crawl_lib.states import Outcome
 from crawl_lib.urls import Rejection, host_of, pattern_of
 
 SIMILAR = Rejection.SIMILAR.value
-"""The error in the rows of pages that ended so."""
+"""The error in the rows of such pages."""
 _LIKENESS = 0.9
 _LOOKED_AT_BYTES = 64 << 10
 _ONE_IN = 8
 _COMPARED = 16
 Rooms = Mapping[str, int | None]
-"""How many URLs of each large pattern are fetched before its pages are compared: 0 if it is a trap, None if it has been
-looked at and is none."""
+"""Number of fetched URLs of each large pattern before the comparison of pages: 0 for a trap, None for a judged
+pattern without a trap."""
 
 
 def room_of(hosts: HostStore, pattern: str, max_similar: int) -> int | None:
@@ -56,7 +55,7 @@ def _alike(one: int, pages: Iterable[int]) -> int:
 
 
 def _likeness(one: int, other: int) -> float:
-    """Estimate the share of words that two pages have in common.
+    """Estimate the share of common words of two pages.
 
     The estimate is the Jaccard index of the slots that either sketch has.
     """
@@ -75,16 +74,16 @@ class Patterns:
         """
         self._rooms = dict(rooms) if max_similar else {}
         self._most = max_similar or 0
-        # Whether there is a trap, or a pattern of which it is yet to be known what its pages are like.
+        # Whether there is a trap, or a pattern without a verdict yet.
         self._finds_out = any(room is not None for room in self._rooms.values())
         self._folder = folder
         self._hosts = {name.partition("/")[0] for name in self._rooms}
         self._noted: defaultdict[str, dict[int, bytes]] = defaultdict(dict)
 
     def _name(self, taken: TakenUrl) -> str | None:
-        """Return the pattern of a URL, if it has become large.
+        """Return the pattern of a URL, if large.
 
-        Seeds, URLs that a list asked for, and requisites are wanted in any case.
+        Seeds, URLs of lists, and requisites are wanted in any case.
         """
         queued = taken.queued
         host = host_of(queued.url)
@@ -96,7 +95,7 @@ class Patterns:
     def note(self, taken: TakenUrl, fetched: Fetched, mime: str | None, html: bytes) -> None:
         """Note the sketch of a page.
 
-        A document that is no page gets an empty sketch.
+        Documents other than pages get an empty sketch.
         """
         is_one = not taken.key[0] % _ONE_IN
         if not (is_one or self._finds_out) or fetched.outcome is Outcome.FILTERED:
@@ -124,7 +123,7 @@ class Patterns:
     def divided(
         self, items: Iterable[TakenUrl]
     ) -> tuple[list[TakenUrl], list[TakenUrl], list[TakenUrl]]:
-        """Divide URLs into those fetched now, those that wait, and traps.
+        """Divide URLs into URLs to fetch now, waiting URLs, and traps.
 
         A URL waits until pages of its pattern were compared.
         """

@@ -1,4 +1,5 @@
-"""The program from which fetching processes are forked (`walls.forkserver`). It loads nothing that they do not need."""
+"""The program from which fetching processes are forked (`walls.forkserver`). The process loads only modules that
+workers need."""
 
 import gc
 import sys
@@ -16,7 +17,7 @@ def main() -> int:
     bar_packages()
     keep_memory()
     allow_descriptors()
-    gc.disable()  # modules leave nothing to collect, and looking for it is a tenth of their cost
+    gc.disable()  # modules leave no garbage, and a collection is a tenth of their cost
     from crawl_lib.walls import WORKER, serve  # noqa: PLC0415
 
     run = import_module(sys.argv[3] if len(sys.argv) > 3 else WORKER).main

@@ -1,4 +1,4 @@
-"""Reading one answer: its content, what type that is, and the page that it may be.
+"""Reading one answer: content, type, and, for pages, a `Page`.
 
 The cost of reading for the loop is bounded by size. Per MiB: a body's digests and record 3 ms, its decoding up to 110
 ms (chunks of one byte), its links 1.3 to 30 ms, where queries must be escaped in a charset other than UTF-8 up to 200
@@ -53,11 +53,11 @@ BARRED = "no links were read: the process that read them died, or passed its lim
 
 
 Pieces = Iterator[tuple[int, ParsedPage]]
-"""A page by slices of its links, each with the place of the first of them."""
+"""A page by slices of links, each with the place of its first link."""
 
 
 class Reading(NamedTuple):
-    """The facts in the content of one answer. `error`: the unreadable part, if any; `page`: if there is one."""
+    """The facts in the content of one answer. `error`: the unreadable part, if any; `page`: if any."""
 
     mime: str | None
     length: int | None
@@ -69,7 +69,7 @@ class Reading(NamedTuple):
 UNREADABLE = Reading(None, None, None, BARRED, None)
 """The reading of an answer whose content is unreadable."""
 UNREAD = Reading(None, None, None, None, None)
-"""The reading of a visit that found the page as it was: the full capture says the rest."""
+"""The reading of a visit to an unchanged page: the full capture says the rest."""
 
 
 class _Common(TypedDict):
@@ -93,7 +93,7 @@ class Reader:
         return _content(headers, fetched, self._max_bytes)
 
     def small_content(self, headers: Headers, fetched: Fetched) -> Content | None:
-        """Return the content, if it can be read here quickly.
+        """Return the content, if quickly readable here.
 
         None: to find that out, or to read the content, may take too long. The work is bounded.
         """
@@ -197,7 +197,7 @@ class Reader:
         return words_of(content.data[:IN_PLACE_BYTES], headers.content_type[1]) or None
 
     def sitemaps(self, fetched: Fetched) -> bytes:
-        """Return the sitemaps that a robots.txt names, as links.
+        """Return the sitemaps of a robots.txt, as links.
 
         The config says whether sitemaps are read.
         """
@@ -216,7 +216,7 @@ def _content(headers: Headers, fetched: Fetched, limit: int) -> Content:
 
 
 def barred(reading: Reading) -> Reading:
-    """Return the reading of a page that is no longer read.
+    """Return the reading of a skipped page.
 
     See `large.ReadingNotes`.
     """
@@ -252,10 +252,10 @@ def places(links: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def slices(page: ParsedPage) -> Pieces:
-    """Yield the page with a slice of its links at a time.
+    """Yield the page with a slice of links at a time.
 
-    Each comes with the place of its first link. A page without links comes once. The requisites come with the first
-    part.
+    Each slice comes with the place of the first link. A page without links comes once. The requisites come with the
+    first part.
     """
     for start, links in places(page.links):
         if start:

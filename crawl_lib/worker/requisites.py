@@ -1,4 +1,4 @@
-"""Requisites: images, style sheets, scripts and fonts that browsers load with a page.
+"""Requisites: images, style sheets, scripts and fonts of a page.
 
 Other rules judge a requisite than a link: depth and scope do not refuse requisites. The verdict on a URL as a requisite
 has no effect on links to the same URL.
@@ -14,7 +14,7 @@ _FRAMES, _IMPORT = b"fi", b"q"
 
 
 class Requisites:
-    """Judges requisites. `rows` remembers their URLs and verdicts, apart from those of links."""
+    """Judges requisites. `rows` remembers URLs and verdicts, apart from links."""
 
     def __init__(self, config: Config, url_filter: UrlFilter) -> None:
         self._is_same_site = config.parse.requisites == "same_site"

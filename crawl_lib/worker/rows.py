@@ -114,7 +114,7 @@ class LinkRows:
         self._native.krake_rows_judge(self._rows, number, followed, self._rule(rule), lasts)
 
     def send(self, number: int, position: int) -> bool:
-        """Note that a target is handed on.
+        """Note a target as handed on.
 
         Returns False if an earlier position, or the same, handed it on already.
         """
@@ -128,7 +128,7 @@ class LinkRows:
         return _checked(self._native.krake_rows_write(self._rows, ctypes.byref(block), source))
 
     def rejected(self) -> dict[str, int]:
-        """Count the last page's links that each rule rejects.
+        """Count the last page's rejected links by rule.
 
         Links to invalid URLs count, without a row.
         """

@@ -1,15 +1,16 @@
-"""Pages whose words are equal: how many of a registered domain have the same text, and what was found on them.
+"""Pages whose words are equal: the number of pages of a registered domain with the same text, and URLs found on these
+pages.
 
-The host store keeps a row for each page and text: the domain, a digest of the words, the key of the page. A page that
-is handled again after a kill, or visited again, counts once. Once `traps.max_equal` pages of a domain have a text, this
-text is full: links on pages with it are refused, and URLs that were found on such pages end unfetched. A host counts
-with its domain, so one limit holds for both.
+The host store keeps a row for each page and text: the domain, a digest of the words, the key of the page. A page counts
+once, also if repeated after a kill or visited again. Once `traps.max_equal` pages of a domain have a text, this text is
+full: links on pages with the text are refused, and URLs found on such pages end unfetched. A host counts with its
+domain, under the same limit.
 
-Most texts occur once. They wait in memory until the open part closes. Pages whose text occurs twice are written as soon
-as they are a sixteenth of `traps.max_equal`, so that all processes of the node count together.
+Most texts occur once. New texts wait in memory until the open part closes. Pages whose text occurs twice are written as
+soon as they are a sixteenth of `traps.max_equal`, so that all processes of the node count together.
 
-The queue says on which page a URL was found. The lists of a CrawlDb do not, so the host store keeps this too. A page
-that was captured before is visited again, whatever page it was found on.
+The queue names the page with a URL. The lists of a CrawlDb do not, so the host store keeps this too. An
+already captured page is visited again in any case.
 
 After a kill, pages of the open part are judged by counts that include these pages already, so links of a few more
 pages may be refused than without the kill. Losing the host store is harmless: all counts begin at 0, and a trap ends
@@ -29,7 +30,7 @@ _SHARE_WAITING = 16
 
 
 class Texts:
-    """The texts of the pages of one worker.
+    """The texts of a worker's pages.
 
     `store`: None: nothing is counted, such as where pages are only read again. `most`: `traps.max_equal`.
     `keeps_finders`: whether URLs come from lists, which do not say where a URL was found.
@@ -62,7 +63,7 @@ class Texts:
         return self._store is not None
 
     def know(self, items: Iterable[TakenUrl]) -> None:
-        """Look up which URLs were found on pages with full texts.
+        """Look up URLs found on pages with full texts.
 
         Texts that may become full count too.
         """
@@ -76,7 +77,7 @@ class Texts:
         self._full_pages |= self._store.pages.full_pages(pages)
 
     def _found(self, store: HostStore, taken: TakenUrl) -> int | None:
-        """Return the page that a URL was found on.
+        """Return the page with a URL.
 
         The page is None for seeds, requisites, and URLs that people listed: these are always fetched.
         """
@@ -92,7 +93,7 @@ class Texts:
     def objection(self, taken: TakenUrl) -> str:
         """Say why a URL is not to be fetched.
 
-        It was found on a page whose text is full. "": the URL is fetched.
+        The URL was found on a page with a full text. "": the URL is fetched.
         """
         if self._found_on.get(taken.position) not in self._full_pages:
             return ""
@@ -111,7 +112,7 @@ class Texts:
             self._noted.append((text, TextRow(*text, page_number(taken.key), time_us)))
 
     def found(self, taken: TakenUrl, key: bytes, host: str) -> None:
-        """Note on which page a URL was first found.
+        """Note the first page with a URL.
 
         The URL is given by its key and host.
         """

@@ -1,9 +1,9 @@
-"""A fetching process: the share of one take that falls to it, from URLs to parts of the segment.
+"""A fetching process: a share of a take, from URLs to parts of the segment.
 
-It reads its task (one JSON line) from standard input, first takes back what an earlier attempt left in the spool, then
+The worker reads its task (a JSON line) from standard input, takes back records of an earlier attempt from the spool,
 fetches the rest, and writes JSON lines to standard output: progress, at the end `{"final": ...}` or `{"error": ...}`.
-Its records are in the spool, so it answers with counts only. SIGTERM stops it at the next turn of its loop. SIGUSR1,
-once it has said its first line, has it begin nothing more, bring what is in flight to its end, and end.
+Records are in the spool, so the answers have counts only. SIGTERM stops the worker at the next turn of the loop.
+After SIGUSR1 (later than its first line) the worker begins no request, waits for requests in flight, and ends.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ from crawl_lib.worker.workers import PAUSE_SIGNAL, WorkerTask
 PROGRESS_INTERVAL_S = 0.5
 LEAST_PAUSED_BYTES = 1 << 20
 WORK_BYTES = 256 << 20
-"""Memory for pages, rows and what is known of links and hosts."""
+"""Memory for pages, rows, links and hosts."""
 CONNECTION_BYTES = 256 << 10
 FILE_BYTES = 8 << 30
 MORE_DESCRIPTORS = 1024
@@ -171,7 +171,7 @@ class _Worker:
             items = later
 
     def _take_back(self) -> set[int]:
-        """Restore the rows of the part that a kill left open.
+        """Restore the rows of a part left open by a kill.
 
         Returns the positions in the part.
         """
@@ -192,7 +192,7 @@ class _Worker:
         return finished
 
     def _admitted(self, items: list[TakenUrl]) -> list[TakenUrl]:
-        """Return the URLs that the chain of `fetch` leaves unchanged.
+        """Return the URLs left unchanged by the chain of `fetch`.
 
         The other URLs end here, with the rule's name.
         """
@@ -279,7 +279,7 @@ def say(message: dict[str, Any]) -> None:
 
 
 def shared_spans(config: Config) -> Spans | None:
-    """Open the turns that nodes share.
+    """Open the turns shared by nodes.
 
     The task reserves turns, and the socket to the task carries questions and answers. Call this on a loop.
     """
@@ -307,8 +307,8 @@ def shared_spans(config: Config) -> Spans | None:
 def build_walls(node_dir: Path, spool: Path) -> None:
     """Restrict this process before it reads a stranger's byte.
 
-    A line is logged for what the kernel lacks. It may open the spool and the host store of the node's directory for
-    writing, and the take. Processes may still be forked, for `Aside`.
+    A log line names missing features of the kernel. It may open the spool and the host store of the node's directory
+    for writing, and the take. Processes may still be forked, for `Aside`.
     """
     boot_id()  # is kept; in /proc, where everything else is another process's
     lacking = shut_in(
@@ -322,8 +322,8 @@ def build_walls(node_dir: Path, spool: Path) -> None:
 def limit_worker(config: Config, node: NodeDirectory, own_bytes: int) -> None:
     """Limit memory, file sizes and descriptors of this process.
 
-    Limits are several times what a config makes it need. A body is held up to five times while its record is made. A
-    file grows to the size of a WARC file, and by what one page adds; what is known of hosts grows from take to take.
+    Limits are several times the need under the config. Up to five copies of a body exist while the record is made. A
+    file grows to the size of a WARC file, and by what one page adds; data about hosts grow from take to take.
     `own_bytes`: what the process has now.
     """
     fetch = config.fetch
@@ -345,7 +345,7 @@ def limit_worker(config: Config, node: NodeDirectory, own_bytes: int) -> None:
 
 
 def main() -> int:
-    """Run the task that standard input gives."""
+    """Run the task from standard input."""
     given = json.loads(sys.stdin.readline())
     own_bytes = data_bytes()
     gc.set_threshold(200_000, 20, 100)

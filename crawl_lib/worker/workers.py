@@ -1,9 +1,10 @@
 """The parent's side of the fetching processes of one take.
 
-A worker is a process of its own (forked by `forkserver`): it gets its task as one JSON line on standard input, answers
-with JSON lines on standard output (progress, then a last line), and logs to a file. It inherits the descriptor of the
-node's lock, so the lock is free only when the last writer is dead, and dies with its parent. If nodes share turns, it
-asks for them in such lines too, and is told of them, line by line, on the same socket (`fetch.Spans`).
+A worker is a process of its own (forked by `forkserver`): a worker gets its task as a JSON line on standard input,
+answers with JSON lines on standard output (progress, then a last line), and logs to a file. A worker inherits the
+descriptor of the node's lock, so the lock is free only when the last writer is dead, and a worker dies with its parent.
+If nodes share turns, a worker asks for turns in such lines too, and gets turns, line by line, on the same socket
+(`fetch.Spans`).
 """
 
 import json
@@ -62,7 +63,7 @@ class WorkerTask:
 
 
 class NodeTurns(Protocol):
-    """Who reserves the turns that workers ask for: `keys.SharedTurns`."""
+    """Source of turns for workers: `keys.SharedTurns`."""
 
     def fileno(self) -> int:
         """Return a descriptor that is readable when there may be `answers`."""
@@ -89,7 +90,7 @@ class _WorkerProcess:
 def prepare_workers() -> None:
     """Start to load modules of fetching processes during other work.
 
-    The start takes 0.2 s. An error is left for `run_workers`, which says what it means.
+    The start takes 0.2 s. `run_workers` explains an error.
     """
     with suppress(OSError):
         fork_server()
@@ -109,7 +110,7 @@ def run_workers(
 
     `tasks`: JSON-able, one a worker. `log_dir`: where `worker-<n>.log` goes. `stop`: asked every 0.1 s. `on_progress`
     gets the newest progress of every worker. `pause`: asked as often; True has the workers end without beginning
-    anything more. `turns`: who reserves the turns that they ask for, where nodes share turns. Returns the workers' last
+    anything more. `turns`: reserves turns for workers, if nodes share turns. Returns the workers' last
     lines, with `paused` where something is left because of that.
     Raises StoppedError when stopped, also when a signal reached a worker only, StorageError when one cannot be started,
     and KrakeError with the worker's own error, or its log's name, when one died; the others are stopped then.
@@ -196,7 +197,7 @@ def _read(worker: _WorkerProcess, turns: NodeTurns | None) -> bool:
 def _pass_on(turns: NodeTurns, workers: list[_WorkerProcess]) -> None:
     """Send workers their turns without blocking.
 
-    A worker that does not read must not block this process.
+    A worker that reads nothing must not block this process.
     """
     for number, answer in turns.answers():
         workers[number].unread += json.dumps(answer).encode() + b"\n"
@@ -205,7 +206,7 @@ def _pass_on(turns: NodeTurns, workers: list[_WorkerProcess]) -> None:
             worker.unread = worker.process.write(worker.unread)
         if len(worker.unread) > MOST_UNREAD_BYTES:
             raise KrakeError(
-                f"a fetching process does not read what it asked for; see {worker.log}"
+                f"a fetching process does not read the answer to its request; see {worker.log}"
             )
 
 
@@ -225,7 +226,7 @@ def _result(worker: _WorkerProcess) -> dict[str, Any]:
 
 
 def _end(workers: list[_WorkerProcess]) -> None:
-    """Stop all workers, and kill those that do not end."""
+    """Stop all workers, and kill workers that do not end."""
     for worker in workers:
         worker.process.send_signal(signal.SIGTERM)
     deadline = time.monotonic() + STOP_GRACE_S

@@ -181,7 +181,7 @@ def _checked(urls: Any) -> list[str]:
     found = list(dict.fromkeys(urls))
     if len(found) > MOST_URLS:
         raise InputError(
-            f"urls has {len(found)} URLs, and a task may ask for {MOST_URLS}: divide them (expand)"
+            f"urls has {len(found)} URLs, and a task may ask for {MOST_URLS}: divide the list (expand)"
         )
     return found
 

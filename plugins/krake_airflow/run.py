@@ -61,7 +61,7 @@ DEMO_ITERATIONS = 6
 PLAIN_WIDTH = 200
 """Characters of a line if the output is no terminal, so that paths stay whole."""
 _RETRY_WAIT_S = 2.0
-STOPPED = "Stopped. What was fetched is kept; the same command goes on."
+STOPPED = "Stopped. Fetched pages are kept; the same command goes on."
 _MOST_FORM_BYTES = 1 << 20
 """The most bytes of seeds in a form, which Airflow's database keeps."""
 
@@ -376,9 +376,7 @@ class _Crawl:
             self._say(f"{task_id}: {message}", "red")
         self._say("The run failed.", "red")
         self._say(f"Everything that was said: {self.log}")
-        self._say(
-            "Correct what is named and run the same command again: it continues where this one stopped."
-        )
+        self._say("Correct the named problem, then run the same command again to continue.")
         return self.code
 
     def _say(self, text: str, style: str = "") -> None:

@@ -86,7 +86,7 @@ def free_ports(wanted: Sequence[int]) -> list[int]:
                 found.bind(("127.0.0.1", port))
             except OSError as error:
                 raise KrakeError(
-                    f"port {port} is taken by another program: leave AIRFLOW_PORT out, and a free one is taken"
+                    f"port {port} is taken by another program: leave AIRFLOW_PORT out for a free port"
                 ) from error
         return [found.getsockname()[1] for found in sockets]
     finally:

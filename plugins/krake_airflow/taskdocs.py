@@ -49,11 +49,11 @@ TASK_DOCS: dict[str, TaskDoc] = {
         f"{_CLEAR}. The next run goes on where this one stopped, and the service may run meanwhile.",
     ),
     "statistics": TaskDoc(
-        "Counts by domain what was shared and fetched in an hour, and in earlier hours with late segments.",
-        f"{_CLEAR}. A version that is written is never changed.",
+        "Counts shared and fetched URLs of an hour by domain, and of earlier hours with late segments.",
+        f"{_CLEAR}. A written version is never changed.",
     ),
     "settle": TaskDoc(
-        "Takes the last iteration's finds for the node into its queue.",
+        "Takes the last iteration's finds into the node's queue.",
         f"{_CLEAR}. The next run takes in the same URLs otherwise, and loses none.",
     ),
     "maintain_keys": TaskDoc(
@@ -73,15 +73,15 @@ TASK_DOCS: dict[str, TaskDoc] = {
         f"{_CLEAR}. Finished parts are kept.",
     ),
     "invert_links": TaskDoc(
-        "Takes new segments into the LinkDb: who links to a page, with which words.",
+        "Takes new segments into the LinkDb: links to pages, with anchor texts.",
         f"{_CLEAR}. The version before counts until then.",
     ),
     "duplicates": TaskDoc(
-        "Keeps one of equal pages, and gives the others the status `duplicate` in the CrawlDb.",
+        "Marks all but the best of equal pages as `duplicate` in the CrawlDb.",
         f"{_CLEAR}. The version before counts until then.",
     ),
     "score": TaskDoc(
-        "Ranks pages by the links to them, and makes the ranks the scores of the CrawlDb.",
+        "Ranks pages by inlinks, and makes the ranks the scores of the CrawlDb.",
         f"{_CLEAR}. Crawl more first if the pages do not link to each other.",
     ),
     "text": TaskDoc(
@@ -94,7 +94,7 @@ TASK_DOCS: dict[str, TaskDoc] = {
     ),
     "push": TaskDoc(
         "Brings OpenSearch (`push.url`) to the newest version of the index.",
-        f"{_CLEAR}. A push goes on where another one stopped.",
+        f"{_CLEAR}. A push continues a stopped push.",
     ),
     "commoncrawl": TaskDoc(
         "Makes Common Crawl's index and WET files, as `commoncrawl.make` says.",

@@ -179,8 +179,8 @@ _IN_LINES = TextWrapper(
     88, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
 )
 """Airflow's page cuts a line at the end of its window: 1280 pixels show so many characters next to the grid."""
-_AGAIN = "It is tried again by itself, and goes on where it stopped: try %d of %d comes next."
-_BY_HAND = "Correct what is named, then clear this task with its downstream: it goes on from there."
+_AGAIN = "It is tried again by itself, and continues: try %d of %d comes next."
+_BY_HAND = "Correct the named problem, then clear this task with its downstream to continue."
 NEW_RUN = "Trigger a new run: a cleared task keeps its parameters."
 NEW_RUN_OR_FILE = (
     f"{NEW_RUN}\nIf only a file was wrong, correct it, then clear this task with its downstream."

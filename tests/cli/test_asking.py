@@ -200,7 +200,9 @@ def test_why_tells_which_rule_kept_a_url_out_of_the_queue(
         found = why(asked, server.url("/a/a/a"))
         checked = asked("check", server.url("/a/a/a"), "--json").json
     assert checked["full"] == [rule], "krake check says it before it is found"
-    said = f"is not crawled: {server.url('/index.html')} links to it, and it was rejected"
+    said = (
+        f"is not crawled: {server.url('/index.html')} links to this URL, but Krake rejected the URL"
+    )
     assert found["answer"] == f"{said} when it was to be queued ({rule})"
 
 
@@ -220,7 +222,7 @@ def test_why_tells_when_a_failure_is_tried_again(krake: Krake) -> None:
 
 def test_why_tells_that_a_page_was_forgotten(krake: Krake, web: Serving) -> None:
     krake.ok("forget", "--yes", web.seeds[0])
-    assert why(krake, web.seeds[0])["answer"].startswith("ended as ok; it was forgotten")
+    assert why(krake, web.seeds[0])["answer"].startswith("ended as ok; forgotten since")
 
 
 def test_why_looks_at_all_nodes_with_local_routing(krake: Krake, web: Serving) -> None:
@@ -245,7 +247,9 @@ def test_why_tells_what_rejected_a_url(krake: Krake, web: Serving) -> None:
     url = next(url for url in rejected if url not in followed)
     found = why(krake, url)
     assert found["state"] == "unknown"
-    assert found["answer"].endswith(f"links to it, and it was rejected ({rejected[url]})")
+    assert found["answer"].endswith(
+        f"links to this URL, but Krake rejected the URL ({rejected[url]})"
+    )
 
 
 def links(krake: Krake) -> list[dict[str, Any]]:
@@ -436,7 +440,9 @@ def test_with_a_table_of_captures_why_says_what_it_did_not_search(
     monkeypatch.setattr(why_room, "LINK_ITERATIONS", 1)
     found = krake.ok("why", url, "--json").json
     assert (found["unsearched"], before["unsearched"]) == (1, 0)
-    assert found["answer"].startswith("was not found: no page of the newest iterations links to it")
+    assert found["answer"].startswith(
+        "was not found: no page of the newest iterations links to this URL"
+    )
     assert "--all-links" in found["notes"][-1]
     assert krake.ok("why", url, "--all-links", "--json").json == before
     assert krake.ok("show", web.seeds[0], "--json").json["row"]["outcome"] == "ok"

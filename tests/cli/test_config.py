@@ -67,7 +67,7 @@ def test_rules_that_cannot_work_are_named(krake: Krake) -> None:
 
 def test_a_bad_config_is_one_line_for_every_command(krake: Krake) -> None:
     krake.configure(batch={"sise": 3})
-    line = f"{krake.file}: batch.sise: unknown option; the nearest valid one is batch.size"
+    line = f"{krake.file}: batch.sise: unknown option; the nearest option is batch.size"
     for words in (
         ["config"],
         ["status"],

@@ -86,7 +86,7 @@ def _show_by_url_key_and_node_id(krake: Krake, url: str, out_links: int) -> None
     for name in (url.replace("http:", "HTTP:") + "#x", page["key"], str(page["node_id"])):
         assert krake.ok("show", name, "--json").json == page
     for missing in ("http://127.0.0.1:1/none", "0" * 40):
-        assert f"{missing}: was not crawled; `krake why` says" in krake("show", missing).error()
+        assert f"{missing}: was not crawled; `krake why` explains" in krake("show", missing).error()
     assert "4000000: is not among the" in krake("show", "4000000").error()
     assert "is neither a URL that Krake crawls (scheme)" in krake("show", "ftp://x/").error()
     assert "none-such" in krake("show", url, "--export", "none-such").error()
@@ -211,10 +211,10 @@ def test_repair_fills_a_replica_that_was_lost(krake: Krake) -> None:
     [
         (
             ("crawl", "--node", "node-x", "--run-id", "r"),
-            "node 'node-x' is not one of servers: node-a, node-b",
+            "node 'node-x' is not in servers: node-a, node-b",
         ),
-        (("settle", "--node", "node-x"), "node 'node-x' is not one of servers: node-a, node-b"),
-        (("nodes", "restart", "node-x"), "node 'node-x' is not one of servers: node-a, node-b"),
+        (("settle", "--node", "node-x"), "node 'node-x' is not in servers: node-a, node-b"),
+        (("nodes", "restart", "node-x"), "node 'node-x' is not in servers: node-a, node-b"),
         (("fsck", "--only", "keys"), "--only is for --repair"),
         (("fsck", "--repair", "--node", "a"), "--node is for a check"),
         (("crawl", "--node", "node-a"), "--run-id"),
@@ -269,7 +269,7 @@ def test_a_crawl_of_what_is_not_due_says_so(krake: Krake) -> None:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     krake.ok("inject", f"http://127.0.0.1:{port}/")
-    hint = "no URL was due: those that wait have failed, and are tried again later"
+    hint = "no URL was due: the waiting URLs have failed, and are tried again later"
     assert hint not in krake.ok("crawl").err
     again = krake.ok("crawl").err
     assert hint in again

@@ -31,7 +31,7 @@ def test_the_links_of_a_crawl(krake: Krake, serving: Serving) -> None:
     assert found
     assert found[0]["source_url"] in krake.ok("linkdb", "get", seed).out
     nowhere = krake("linkdb", "get", f"{seed}nowhere")
-    assert (nowhere.code, "has no link to it" in nowhere.out) == (1, True)
+    assert (nowhere.code, "has no link to the URL" in nowhere.out) == (1, True)
     table = list(
         csv.DictReader(
             io.StringIO(krake.ok("linkdb", "dump", "--table", "outlinks", "--format", "csv").out)

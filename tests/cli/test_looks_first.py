@@ -7,7 +7,7 @@ import pytest
 from demo import Serving
 from tests.cli.conftest import Krake
 
-ASKED = "give --yes if that is meant"
+ASKED = "give --yes to go on"
 NEVER = "http://never.example/"
 
 

@@ -71,7 +71,7 @@ def test_nodes_that_are_behind_and_missing_and_retired_are_shown(
     krake.configure(crawl={"min_nodes": 0.5, "max_iterations": 8}, **ONE)
     assert "node-b is not retired: run `krake nodes retire node-b`" in krake("crawl").error()
     assert (
-        "--lost is for a node whose directory is gone"
+        "--lost is for a node with a lost directory"
         in krake("nodes", "retire", "node-b", "--lost", "--dir", "x").error()
     )
     assert "queue" in krake.ok("nodes", "retire", "node-b", "--dry-run").out

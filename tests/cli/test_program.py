@@ -171,8 +171,8 @@ def test_a_reader_who_goes_away_early_causes_no_traceback(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        (["stauts"], "the nearest one is status (all of them: krake --help)"),
-        (["segment", "lst"], "the nearest one is list (all of them: krake segment --help)"),
+        (["stauts"], "the nearest choice is status (all: krake --help)"),
+        (["segment", "lst"], "the nearest choice is list (all: krake segment --help)"),
         (["linker"], "`linker` is `krake graph link`"),
         (["nothing-like-it"], "(choose from 'init', 'inject', "),
     ],
@@ -228,4 +228,4 @@ def test_what_is_no_command_is_left_to_the_whole_parser(line: str, first: str) -
 def test_an_unknown_command_is_told_of_all_commands(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["crwal", "status"])
-    assert "the nearest one is crawl" in capsys.readouterr().err
+    assert "the nearest choice is crawl" in capsys.readouterr().err

@@ -148,7 +148,7 @@ def test_only_the_last_iterations_are_listed(krake: Krake) -> None:
     ]
     shown = krake.ok("status").out
     assert [folder for folder in folders if folder in shown] == folders[2:]
-    assert "and 2 older ones; --last N shows the last N" in shown
+    assert "and 2 older iterations; --last N shows the last N" in shown
     assert [entry["folder"] for entry in krake.status()["iterations"]] == folders
     found = krake.ok("status", "--json", "--last", "1").json
     assert ([entry["folder"] for entry in found["iterations"]], found["older"]) == (

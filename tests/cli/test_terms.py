@@ -8,7 +8,7 @@ from tests.cli.conftest import Krake
 
 def test_the_words_of_a_crawl(krake: Krake, serving: Serving) -> None:
     assert (
-        "has no table of terms yet; `krake terms update` makes it"
+        "has no table of terms yet; run `krake terms update`"
         in krake("terms", "get", "word").error()
     )
     assert "has no segment yet; `krake crawl` makes some" in krake("terms", "update").error()
@@ -25,7 +25,7 @@ def test_the_words_of_a_crawl(krake: Krake, serving: Serving) -> None:
     assert best[0]["url"] in krake.ok("terms", "search", "page", "links").out
     for command in ("get", "search"):
         nothing = krake("terms", command, "octopuses")
-        assert (nothing.code, "`krake terms update` takes in new segments" in nothing.out) == (
+        assert (nothing.code, "`krake terms update` adds new segments" in nothing.out) == (
             1,
             True,
         )

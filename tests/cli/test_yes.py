@@ -19,7 +19,7 @@ COMMANDS = {
     "forget --older-than 0": "pages of all hosts become new",
     "segment drop SEED": "1 page is taken out",
     "segment compact": "records of dropped pages",
-    "nodes retire node-b --lost": "only the disk of node-b",
+    "nodes retire node-b --lost": "on the disk of node-b",
 }
 
 
@@ -53,7 +53,7 @@ def test_without_a_terminal_nothing_is_done_but_for_yes(
     error = node_lost(*words).error()
     assert error.startswith("nothing was done: ")
     assert COMMANDS[command] in error
-    assert error.endswith("give --yes if that is meant")
+    assert error.endswith("give --yes to go on")
     assert state(node_lost) == before
 
 

@@ -96,10 +96,10 @@ def host(kind: str = "domain", value: str = "example.org", **more: Any) -> dict[
 @pytest.mark.parametrize(
     ("sections", "message"),
     [
-        ({"fetc": {}}, r"crawl\.yml: fetc: unknown option; the nearest valid one is fetch$"),
+        ({"fetc": {}}, r"crawl\.yml: fetc: unknown option; the nearest option is fetch$"),
         (
             {"fetch": {"host_delay": 1}},
-            r"fetch\.host_delay: unknown option; the nearest valid one is fetch\.host_delay_s",
+            r"fetch\.host_delay: unknown option; the nearest option is fetch\.host_delay_s",
         ),
         (
             {"fetch": {"connections": "many"}},
@@ -294,7 +294,7 @@ def test_a_schedule_that_never_comes_is_refused(tmp_path: Path, schedule: str) -
     file = tmp_path / "crawl.yml"
     file.write_text(f"servers: [a]\ndfs_primary: dfs\ncrawl: {{schedule: {schedule!r}}}\n")
     with pytest.raises(
-        ConfigError, match=re.escape(f"crawl.schedule: {schedule!r} names a day that no year has")
+        ConfigError, match=re.escape(f"crawl.schedule: {schedule!r} names a day outside every year")
     ):
         load_config(file)
     file.write_text("servers: [a]\ndfs_primary: dfs\ncrawl: {schedule: '0 0 29 2 *'}\n")
@@ -427,7 +427,7 @@ def test_a_folder_of_configs_is_for_airflow_and_a_command_needs_one_of_them(
     monkeypatch.setenv("KRAKE_CONFIG_PATH", str(tmp_path))
     for path in (None, tmp_path):
         with pytest.raises(
-            ConfigError, match=r"is a folder; name one config in it \(krake --config FILE"
+            ConfigError, match=r"is a folder; name a config of the folder \(krake --config FILE"
         ):
             load_config(path)
 

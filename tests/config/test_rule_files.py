@@ -86,7 +86,7 @@ def test_machines_agree_by_name_and_content_of_files_wherever_they_lie(tmp_path:
         (
             "",
             "filters: {parse: []}",
-            r"urls\.filters\.parse: unknown option; the nearest valid one is urls\.filters\.part",
+            r"urls\.filters\.parse: unknown option; the nearest option is urls\.filters\.part",
         ),
         (
             "",

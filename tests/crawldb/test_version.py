@@ -131,7 +131,7 @@ def test_of_damaged_versions_the_last_whole_one_counts(
     assert (finding.name, finding.where) == ("crawldb_damaged", "crawl/crawldb/2")
     assert "run `krake fsck --repair`, which sets the version aside" in finding.to_text()
     assert [line for line in repair_crawl(stores).done if "aside" in line] == [
-        "crawl/crawldb/2: set aside; the version before it counts, and the next update makes what it lacks"
+        "crawl/crawldb/2: set aside; the earlier version counts, and the next update adds missing rows"
     ]
     assert Versions(stores, CRAWLDB).check() == []
     assert Versions(stores, CRAWLDB).numbers() == [1]

@@ -92,7 +92,7 @@ def test_a_host_is_forgotten_its_queued_urls_are_not_and_its_count_goes_down(
     asked = len(of_host) + planned["waiting"]
     done = krake.ok("forget", "--yes", host).out
     assert done.startswith(
-        f"forgot {len(of_host)} of {asked} URLs; 0 were not known\n{planned['waiting']} of them wait"
+        f"forgot {len(of_host)} of {asked} URLs; 0 were not known\n{planned['waiting']} pages wait"
     )
     assert known(krake, crawled) == set(others)
     assert counts(krake) == before | {host: before[host] - len(of_host)}
@@ -176,7 +176,7 @@ def test_what_is_neither_url_nor_host_is_one_line(copy: Callable[..., Krake], we
     krake = copy()
     assert "no page of a host of that name" in krake("forget", "--yes", "never.example").error()
     assert "neither a URL" in krake("forget", "a b").error()
-    assert "whatever its age" in krake("forget", web.seeds[0], "--older-than", "3").error()
+    assert "at any age" in krake("forget", web.seeds[0], "--older-than", "3").error()
     assert krake.ok("forget").out.startswith("nothing to do: name URLs")
 
 

@@ -457,7 +457,7 @@ def test_the_command(krake: Krake, site: Sites, tmp_path: Path) -> None:
     assert out.startswith(
         "listed 3 of 3 pages of 127.0.0.1 that ended as client_error\nlist crawl/lists/retry-"
     )
-    assert "3 of them wait" in krake.ok("retry", "--outcome", "client_error").out
+    assert "3 wait in an earlier list" in krake.ok("retry", "--outcome", "client_error").out
     site.heal()
     krake.ok("crawl")
     assert site.asked == Counter(dict.fromkeys(site.leaves, 1))

@@ -401,10 +401,10 @@ def test_the_last_lines_of_a_log_are_message_and_cure(caplog: pytest.LogCaptureF
     assert last_lines(task.on_failure_callback, ours, caplog) == [
         "a: is wrong",
         "b: is wrong too",
-        "Correct what is named, then clear this task with its downstream: it goes on from there.",
+        "Correct the named problem, then clear this task with its downstream to continue.",
     ]
     assert last_lines(task.on_retry_callback, ours, caplog)[2:] == [
-        "It is tried again by itself, and goes on where it stopped: try 3 of 7 comes next."
+        "It is tried again by itself, and continues: try 3 of 7 comes next."
     ]
     assert last_lines(task.on_failure_callback, KeyError("x"), caplog)[0] == "KeyError: 'x'"
     long = AirflowException(f"/{'a' * 120}: " + "some-thing is wrong, " * 12)

@@ -407,7 +407,7 @@ def test_schedule_comes_from_the_config(bags: dict[str, dict[str, Any]]) -> None
 @pytest.mark.parametrize(
     ("config", "says"),
     [
-        ("unknown option", "servres: unknown option; the nearest valid one is servers"),
+        ("unknown option", "servres: unknown option; the nearest option is servers"),
         ("no cron", "crawl.schedule: 'whenever' is not a cron expression"),
         ("nowhere", "nowhere.yml: cannot be read"),
         ("empty", "has no config: put one into it, named *.yml"),

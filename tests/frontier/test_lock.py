@@ -56,7 +56,7 @@ def test_a_home_whose_lock_is_released_refuses_changes(tmp_path: Path, name: str
     with lock(tmp_path) as home:
         home.queue.create()
     before = files_of(tmp_path)
-    with pytest.raises(LockedError, match="its lock is not held"):
+    with pytest.raises(LockedError, match="without the lock"):
         CHANGES[name](home)
     assert files_of(tmp_path) == before
 

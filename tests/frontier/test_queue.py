@@ -372,7 +372,7 @@ def test_repair_does_not_believe_a_meta_that_does_not_fit(queue: Queue) -> None:
     meta.write_bytes(meta.read_bytes().partition(b"\n")[2])
     done = repair_queue(held(queue)).done
     assert [(item.url, item.depth) for item in queue] == [(url, 0) for url in numbered(0, 3)]
-    assert "0.meta: is not what Krake wrote; what it says of some URLs is not so" in done
+    assert "0.meta: is not what Krake wrote; some entries about URLs are wrong" in done
     assert "0.meta: does not fit 0, whose URLs are kept without it" in done
 
 

@@ -106,7 +106,7 @@ class TestWhy:
             realtime={},
         )
         assert config.key_storage == refusing.key_storage
-        assert "a submission of it is refused" in explain(stores_of(refusing), A)["answer"]
+        assert "submissions are refused" in explain(stores_of(refusing), A)["answer"]
 
     def test_a_url_that_nobody_submitted(self, stores: Stores, pages: PageServer) -> None:
         found = explain(stores, A)

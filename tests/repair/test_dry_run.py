@@ -238,7 +238,7 @@ def test_a_dry_admission_refuses_what_the_admission_refuses(copy: Callable[..., 
     assert "node-a would take part again" in krake.ok(*words, "--dry-run").out
     krake.ok(*words)
     assert "may work" in krake.ok(*words, "--dry-run").out
-    assert "is not one of servers" in krake("nodes", "admit", "node-x", "--dry-run").error()
+    assert "is not in servers" in krake("nodes", "admit", "node-x", "--dry-run").error()
 
 
 def contents(directory: Path) -> dict[str, str]:

@@ -64,7 +64,7 @@ def test_a_key_whose_url_nothing_holds_is_dropped_and_its_url_found_again(
     assert key_of(url).hex() in one["problem"]
     assert "key_without_url" not in found(krake, "--fast")
     krake.ok("settle")
-    assert url not in waiting(krake), "links to it are dropped as known"
+    assert url not in waiting(krake), "links to the URL are dropped"
     planned = krake(*DROP, "--dry-run", "--json").json["keys"]
     assert (planned["dropped"], planned["reread"]) == (1, ["node-a"])
     assert finding(krake, "key_without_url")["count"] == 1

@@ -208,8 +208,8 @@ def test_a_check_says_which_node_has_not_noted_its_keys_and_which_command_does(
     )
     assert "node-a" not in text, "its queue is here"
     for node in ("node-a", "node-b"):
-        assert f"`krake fsck --node {node}` on its machine" in machines.c("fsck").out
-    assert "run `krake fsck --node node-b` on its machine" in a.ok(*DROP).out
+        assert f"`krake fsck --node {node}` on the node's machine" in machines.c("fsck").out
+    assert "run `krake fsck --node node-b` on the node's machine" in a.ok(*DROP).out
     b.ok("fsck", "--node", "node-b")
     assert compared(a)
     assert not compared(b), "node-a has none yet"
@@ -234,7 +234,7 @@ def test_a_note_is_of_no_use_once_somebody_has_worked_on_its_node(machines: Mach
         machines.b.ok(*work)
         assert machines.notes("node-b") == [], work
     assert not compared(machines.a)
-    assert "run `krake fsck --node node-b` on its machine" in machines.a(*DROP).out
+    assert "run `krake fsck --node node-b` on the node's machine" in machines.a(*DROP).out
 
 
 def test_what_only_looks_leaves_the_note_alone_and_leaves_none(machines: Machines) -> None:
@@ -331,7 +331,7 @@ def test_a_damaged_note_is_refused(machines: Machines) -> None:
         found = report(a)
         [one] = found["findings"]
         assert one["name"] == "held_note_damaged", name
-        assert "run `krake fsck --node node-b` on its machine" in one["problem"]
+        assert "run `krake fsck --node node-b` on the node's machine" in one["problem"]
         assert any("node node-b has a damaged note" in text for text in found["skipped"]), name
         assert "run `krake fsck --node node-b`" in a(*DROP).out, name
         assert known(a) == before

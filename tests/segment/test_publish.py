@@ -126,7 +126,7 @@ class BadUpload(LocalStorage):
 def test_an_upload_that_does_not_have_its_digest_is_noticed(work):
     storage = BadUpload(work / "dfs")
     build_segment(work / "spool", work / "seg", facts(7), NODES)
-    with pytest.raises(StorageError, match="was not stored as it was sent"):
+    with pytest.raises(StorageError, match="was stored with other bytes than sent"):
         publish(storage, "crawl/1", "node-a", "take1", work / "seg")
     assert not storage.exists("crawl/1/node-a")
 

@@ -195,9 +195,7 @@ def test_a_search_multiplies_by_ranks_by_their_mean(stores: Stores) -> None:
 def test_before_the_first_version_it_says_what_to_run(stores: Stores) -> None:
     with pytest.raises(InputError, match="has no segment yet; `krake crawl` makes some"):
         update_terms(stores, now=NOW)
-    with pytest.raises(
-        InputError, match="has no table of terms yet; `krake terms update` makes it"
-    ):
+    with pytest.raises(InputError, match="has no table of terms yet; run `krake terms update`"):
         postings_of(stores, "word")
 
 

@@ -176,7 +176,9 @@ def test_a_process_that_does_not_read_what_it_is_told_holds_up_no_other(
 ) -> None:
     """Nor does it fill the memory of its task: it ends, and the others with it."""
     python(run="flood")
-    with pytest.raises(KrakeError, match=r"does not read what it asked for; see .*worker-0\.log"):
+    with pytest.raises(
+        KrakeError, match=r"does not read the answer to its request; see .*worker-0\.log"
+    ):
         run(tmp_path, turns=Turns(size=1000))
     assert children_of(fork_server().process.pid) == []
 

@@ -111,7 +111,9 @@ class SmallFiles:
                 RetryNowNotes(self.crawl).read(name)
             except DamagedFileError as error:
                 where = self.crawl.at(FileName.RETRY_NOW, name)
-                again = "run `krake fsck --repair`, which deletes it, and then `krake retry --now` again"
+                again = (
+                    "run `krake fsck --repair` to delete the file, then `krake retry --now` again"
+                )
                 self._found(
                     "retry_now_damaged",
                     where,
@@ -146,7 +148,7 @@ class SmallFiles:
             where = self.crawl.inbox.path(digest, kind)
             aside = partial(set_damaged_aside, self.crawl, digest, kind)
             self._do(
-                f"{where}: set aside; its URLs are listed again, and those of it that were fetched too",
+                f"{where}: set aside; all its URLs are listed again, also fetched URLs",
                 aside,
             )
             return
@@ -177,7 +179,7 @@ class SmallFiles:
         )  # the index may be anything during a swap
         if problem and problem[0] == "segment_missing":
             # Deleting a settled folder by hand is allowed; half of a folder may have been an accident.
-            repair = "bring them back from a copy; if they were deleted on purpose, move the whole folder away"
+            repair = "bring the files back from a copy; if deleted on purpose, move the whole folder away"
             self.findings.add(
                 problem[0], path, problem[1], repair=repair, severity=Severity.WARNING
             )
@@ -260,7 +262,7 @@ class SmallFiles:
                 self.findings.add(
                     "repair_open",
                     folder.at(node),
-                    "a repair of it was stopped half-way",
+                    "its repair was stopped half-way",
                     repair=again,
                 )
             except DamagedFileError as error:
@@ -271,7 +273,7 @@ class SmallFiles:
                     partial(self._undecided, folder, node, name),
                 )
         if readable:
-            text = f"{folder.path}: a repair that was stopped half-way is carried out"
+            text = f"{folder.path}: finishing a repair stopped half-way"
             self._do(text, partial(finish_swaps, self.stores, folder.name))
         decided = {node for node, _ in begun} if undone else set()
         for node, name in all_aside(folder):

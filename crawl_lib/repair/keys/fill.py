@@ -433,8 +433,8 @@ class _Walk:
             self.findings.add(
                 "key_without_url",
                 "key tables",
-                f"{examples} is queued, and no queue, take or segment has its URL: links to it are dropped as known",
-                repair=f"{REPAIR}, then `krake settle`, which finds what segments link to",
+                f"{examples} is queued, but no queue, take or segment has the URL: links to the URL are dropped",
+                repair=f"{REPAIR}, then `krake settle` to find the links of segments again",
                 count=len(keys),
             )
         self.report.noted = len(self.sight.notes)

@@ -1,4 +1,4 @@
-"""Keys that should be known, and URLs that wait: pages, queues and outlinks against the key tables.
+"""The keys that should be known, and the waiting URLs: what pages, queues and outlinks say, against the key tables.
 
 For each queued key some file holds the URL: a queue, an open take, an unfinished file of a task, or a line of
 `outlinks` that is handed on past the key check and has not been taken in. If no file holds the URL, the URL is lost
@@ -245,7 +245,7 @@ def look(stores: Stores, nodes: Collection[str], heap: "KeyHeap | None" = None) 
 
 
 def _to_do(stores: Stores, node: str, note: HeldNote | None, *, damaged: bool) -> str:
-    again = f"run `{HeldNotes.command(node)}` on its machine while it rests"
+    again = f"run `{HeldNotes.command(node)}` on the node's machine while the node rests"
     directory = stores.node_dir(node)
     if node not in stores.config.servers:
         return f"is not in `servers`, and was not retired: put it back, or run `krake nodes retire {node}` there"

@@ -226,9 +226,9 @@ class _Repair:
                 name = self._keep(path, half + b"\n")
                 self._say(f"{number}: line {count} is cut, {shown!r}; it was put into {name}")
             counts.append(count - (half is not None))
-            if self._is_other(path, own, "one of its URLs or more is another one"):
+            if self._is_other(path, own, "at least one URL differs"):
                 gone += 1
-            self._is_other(meta, own, "what it says of some URLs is not so")
+            self._is_other(meta, own, "some entries about URLs are wrong")
             start = self._processed(number, count) if len(counts) == 1 else 0
             ours = path.stat().st_size in record.sizes or half is not None
             believed = ours and meta.exists() and count_lines(meta) == count

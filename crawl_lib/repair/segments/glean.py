@@ -183,7 +183,7 @@ class Gleaner:
                 try:
                     fetched_of(record, url)
                     if record.type == "revisit":
-                        raise ValueError("what it is a revisit of, its metadata record said")
+                        raise ValueError("a metadata record named the page of this revisit")
                     if not _RECORD_ID.fullmatch(record.headers["warc-record-id"]):
                         raise ValueError("not a record of ours")
                     if key_of(url) not in self.lone:

@@ -15,7 +15,7 @@ from crawl_lib.keyarrays import Keys, key_array
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
 
-_REPAIR = "nothing brings them back; the next visit of each page brings a body again"
+_REPAIR = "these bodies are lost; the next visit of each page brings a body again"
 
 
 def bodies_needed(stores: Stores) -> dict[str, Keys]:

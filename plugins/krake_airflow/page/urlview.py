@@ -15,7 +15,7 @@ _MISSED = {
     "why": "where the URL is",
     "cat": "what the server answered",
     "text": "the main text",
-    "show": "what an export has of the page",
+    "show": "the page in an export",
 }
 _COMMANDS = {"why": "why", "cat": "cat", "text": "cat", "show": "show"}
 _TOLD = ("answer", "url", "notes", "error", "unsearched")

@@ -54,9 +54,7 @@ def test_the_last_lines_are_message_and_cure_and_results_are_lines(
             ui.wait(lambda: ui.tasks(run)[crawl][0] == "up_for_retry", "a try that failed")
         message, again = last_words(ui.log(run, crawl))
         assert "node node-1 is locked by process" in message
-        assert again.startswith(
-            "It is tried again by itself, and goes on where it stopped: try 2 of "
-        )
+        assert again.startswith("It is tried again by itself, and continues: try 2 of ")
 
         assert ui.wait_end(run) == "success"
         lines = ui.log(run, "inject")
