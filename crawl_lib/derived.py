@@ -62,7 +62,7 @@ class Output(ABC):
         """Make the missing parts of the output; return a report.
 
         The output's task does the same, and the task's result has the report's fields. `now`: for manifests. Raises
-        KrakeError. An output without a task does not override this method.
+        KrakeError, and NotImplementedError for an output without a task.
         """
         raise NotImplementedError(f"no task makes the output {self.name}")
 

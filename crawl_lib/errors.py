@@ -28,7 +28,7 @@
     |-- OutputConflictError         the operator: an output of this name, made of other inputs, exists already
     |-- LockedError                 wait, or stop the named holder
     |-- BusyError                   the caller tries again after `retry_after_s`
-    |   `-- AwayError               the same; a server is away
+    |   |-- AwayError               the same; a server is away
     |-- StoppedError                no one: the stage was told to stop, kept finished work, and resumes when run again
     `-- UrlError                    the caller counts a rejection; `reason` is its name
 

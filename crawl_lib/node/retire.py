@@ -77,7 +77,7 @@ class RetireReport:
 
 
 @dataclass(frozen=True)
-class Decision:
+class HandOverDecision:
     """A decision to hand over a node's queue. `name`: of the folder that everything goes to."""
 
     name: str
@@ -158,7 +158,7 @@ def _plan(stores: Stores, queue: Queue) -> RetireReport:
     )
 
 
-def _decide(task: NodeTask) -> Decision:
+def _decide(task: NodeTask) -> HandOverDecision:
     """Decide durably which URLs are handed over and to which nodes.
 
     Open work is finished, and all sources are taken in, first.
@@ -168,24 +168,24 @@ def _decide(task: NodeTask) -> Decision:
     take_in(task, None)
     config = task.stores.config
     name = sha1(f"retire {task.node} {uuid.uuid4().hex}".encode()).hexdigest()
-    decision = Decision(name, list(config.servers), config.frontier.routing)
+    decision = HandOverDecision(name, list(config.servers), config.frontier.routing)
     write_durable(NodeDirectory(task.directory).retire, sealed_json(vars(decision)))
     reached("retire.decided")
     return decision
 
 
-def _is_handed_over(stores: Stores, decision: Decision) -> bool:
+def _is_handed_over(stores: Stores, decision: HandOverDecision) -> bool:
     return stores.storage.exists(stores.crawl.inbox.path(decision.name))
 
 
-def read_decision(directory: Path) -> Decision | None:
+def read_decision(directory: Path) -> HandOverDecision | None:
     """Read an unfinished decision, None without one.
 
     Raises DamagedFileError naming the decision.
     """
     path = NodeDirectory(directory).retire
     with suppress(FileNotFoundError), own_file(path, "is no decision to retire the node"):
-        return Decision(**unsealed(path.read_bytes()))
+        return HandOverDecision(**unsealed(path.read_bytes()))
     return None
 
 

@@ -12,8 +12,7 @@ Data flows through this room in one direction:
 
 `Rejection` names the reason of each refusal, for the whole project.
 
-This room keeps nothing on disk; every function gives the same answer everywhere. The registrable domain depends on the
-installed public suffix list (pinned in `requirements.lock`).
+This room keeps nothing on disk. Registrable domains depend on the pinned public suffix list (`requirements.lock`).
 """
 
 from crawl_lib.urls.budgets import (
