@@ -5,7 +5,7 @@ dropped pages and chooses one capture for each key: the newest of status 200 who
 order of keys they become `pages.parquet` (the rank is the NodeID) and `urlmapping`. In order of file and offset their
 records are read, each WARC file once from start to end; bodies are decoded, compressed, and sorted by NodeID over
 bucket files in `scratch.directory` (`content`): `content` and `offsets`. `crawl_lib.graph` goes on from there.
-`readers` read the files back, `show` looks up one page.
+`readers` read the files back, `tables` opens the tables of an export, `show` looks up one page.
 
 After a crash: each file is written under a hidden name, made durable, and renamed, so a file that has its name is
 whole. A second run keeps those, deletes leftovers, and writes the rest; with other inputs it refuses.

@@ -10,6 +10,9 @@ and makes all visible by one rename. `SegmentReader` reads them, `warc` reads re
 
 The WARC is the log: a part that was open at a kill is cut to its last whole group, and its rows are made again from it
 (`recover`). Nothing visible is ever half there. The durable steps: `docs/protocol.md`.
+
+`Spool` lists the parts of a spool. `HiddenFolder` is the folder of a take on the DFS before the rename. `DroppedLists`
+reads and writes which pages of a segment people took out.
 """
 
 from typing import TYPE_CHECKING

@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.graph.check import SCHEMAS, check_table
+from crawl_lib.export import ExportTable
+from crawl_lib.graph.check import check_table
 from crawl_lib.parquet import LATER_FIELDS
 from crawl_lib.storage import LocalStorage
 
@@ -32,7 +33,9 @@ def test_a_flipped_bit_is_found_or_changes_no_row(tables: list[Path], tmp_path: 
             place = tmp_path / table.name
             place.write_bytes(damaged)
             try:
-                check_table(LocalStorage(tmp_path), table.name, SCHEMAS[table.name], full=True)
+                check_table(
+                    LocalStorage(tmp_path), table.name, ExportTable.SCHEMAS[table.name], full=True
+                )
             except DamagedFileError:
                 found += 1
             else:
@@ -46,7 +49,9 @@ def test_an_export_from_before_a_column_is_whole_but_one_without_another_column_
     rows = pq.read_table(tables[0])
     before = rows.drop_columns([name for name in LATER_FIELDS if name in rows.column_names])
     pq.write_table(before, tmp_path / "before", write_page_checksum=True)
-    check_table(LocalStorage(tmp_path), "before", SCHEMAS["pages.parquet"], full=True)
+    check_table(LocalStorage(tmp_path), "before", ExportTable.SCHEMAS["pages.parquet"], full=True)
     pq.write_table(rows.drop_columns(["metadata"]), tmp_path / "other", write_page_checksum=True)
     with pytest.raises(DamagedFileError, match="columns"):
-        check_table(LocalStorage(tmp_path), "other", SCHEMAS["pages.parquet"], full=True)
+        check_table(
+            LocalStorage(tmp_path), "other", ExportTable.SCHEMAS["pages.parquet"], full=True
+        )
