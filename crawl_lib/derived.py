@@ -62,7 +62,7 @@ class Output(ABC):
         """Make the missing parts of the output; return a report.
 
         The output's task does the same, and its result has the report's fields. `now`: for manifests. Raises
-        KrakeError. An output that no task makes has no such method of its own.
+        KrakeError, and NotImplementedError for an output that no task makes, which has no such method of its own.
         """
         raise NotImplementedError(f"no task makes the output {self.name}")
 
