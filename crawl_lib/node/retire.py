@@ -76,7 +76,7 @@ class RetireReport:
 
 
 @dataclass(frozen=True)
-class Decision:
+class RetireDecision:
     """A decision to hand over a node's queue. `name`: of the folder that everything goes to."""
 
     name: str
@@ -157,7 +157,7 @@ def _plan(stores: Stores, queue: Queue) -> RetireReport:
     )
 
 
-def _decide(task: NodeTask) -> Decision:
+def _decide(task: NodeTask) -> RetireDecision:
     """Decide durably what is handed over and to whom.
 
     Open work is finished, and all sources are taken in, first.
@@ -167,17 +167,17 @@ def _decide(task: NodeTask) -> Decision:
     take_in(task, None)
     config = task.stores.config
     name = sha1(f"retire {task.node} {uuid.uuid4().hex}".encode()).hexdigest()
-    decision = Decision(name, list(config.servers), config.frontier.routing)
+    decision = RetireDecision(name, list(config.servers), config.frontier.routing)
     write_durable(NodeDirectory(task.directory).retire, sealed_json(vars(decision)))
     reached("retire.decided")
     return decision
 
 
-def _is_handed_over(stores: Stores, decision: Decision) -> bool:
+def _is_handed_over(stores: Stores, decision: RetireDecision) -> bool:
     return stores.storage.exists(stores.crawl.inbox.path(decision.name))
 
 
-def read_decision(directory: Path) -> Decision | None:
+def read_decision(directory: Path) -> RetireDecision | None:
     """Read an unfinished decision, None without one.
 
     Raises DamagedFileError naming it.
@@ -185,7 +185,7 @@ def read_decision(directory: Path) -> Decision | None:
     path = NodeDirectory(directory).retire
     with suppress(FileNotFoundError), own_file(path, "is no decision to retire the node"):
         value = unsealed_or_old(path.read_bytes(), ("name", "nodes", "routing"))
-        return Decision(value["name"], value["nodes"], value["routing"])
+        return RetireDecision(value["name"], value["nodes"], value["routing"])
     return None
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.node.retire import Decision, read_decision
+from crawl_lib.node.retire import RetireDecision, read_decision
 from crawl_lib.sealed import sealed_json
 
 DECISION: dict[str, Any] = {"name": "ab" * 20, "nodes": ["n1", "n2"], "routing": "host"}
@@ -17,7 +17,7 @@ def test_a_decision_of_before_is_read(tmp_path: Path) -> None:
     assert read_decision(tmp_path) is None
     for data in (json.dumps(DECISION).encode() + b"\n", sealed_json(DECISION)):
         (tmp_path / "retire").write_bytes(data)
-        assert read_decision(tmp_path) == Decision(**DECISION)
+        assert read_decision(tmp_path) == RetireDecision(**DECISION)
 
 
 def test_no_single_bit_of_a_decision_is_believed(tmp_path: Path) -> None:
