@@ -175,6 +175,7 @@ def low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "NOTED_BYTES", 10_000)
     monkeypatch.setattr("crawl_lib.worker.page.NOTED_BYTES", 10_000)
     monkeypatch.setattr(reading, "SLICE_LINKS", 100)
+    monkeypatch.setattr("crawl_lib.worker.page.SLICE_LINKS", 100)
 
 
 @pytest.mark.parametrize("max_bytes", [64 << 20, 100_000, 15_000])
