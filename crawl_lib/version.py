@@ -41,18 +41,18 @@ def code_digest(package: Path = _PACKAGE) -> str:
 
     SHA-256 in hex: checkouts and wheels of one version may differ in their digests.
     """
-    digest, sql = sha256(), sql_directory(package)
-    for root in (package, sql):
-        # Each process of a crawl reads these 700 files, in 17 ms. By `Path` it would be 50.
-        found = [
-            f"{folder}/{name}"
-            for folder, _, names in os.walk(root)
-            for name in names
-            if name.endswith(_SOURCES) and (root == sql or not f"{folder}/".startswith(f"{sql}/"))
-        ]
-        for path in sorted(found, key=lambda path: path.split("/")):
-            with open(path, "rb", buffering=0) as file:  # noqa: PTH123
-                content = file.readall()
-            name = path.removeprefix(f"{root.parent}/")
-            digest.update(f"{name} {len(content)}\n".encode() + content)
+    digest = sha256()
+    # Each process of a crawl reads these 700 files, in 17 ms. By `Path` it would be 50. A wheel's queries lie in the
+    # package: the second root says their place.
+    places = {
+        f"{folder}/{name}": f"{folder.removeprefix(f'{root.parent}/')}/{name}"
+        for root in (package, sql_directory(package))
+        for folder, _, names in os.walk(root)
+        for name in names
+        if name.endswith(_SOURCES)
+    }
+    for path, place in sorted(places.items(), key=lambda one: one[1]):
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123
+            content = file.readall()
+        digest.update(f"{place} {len(content)}\n".encode() + content)
     return digest.hexdigest()

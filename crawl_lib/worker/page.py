@@ -37,12 +37,13 @@ from crawl_lib.worker.large import Handled, LargePages, ReadingNotes, Steps
 from crawl_lib.worker.patterns import SIMILAR, Patterns
 from crawl_lib.worker.reading import (
     NOTED_BYTES,
+    SLICE_BYTES,
+    SLICE_LINKS,
     UNREAD,
     Pieces,
     Reader,
     Reading,
     barred,
-    is_one_slice,
     places,
     slices,
 )
@@ -193,7 +194,11 @@ class PageHandler:
         full = [self.texts.is_full(taken) for taken, *_ in found]
         with self._notes.in_turn() as noted:
             for (taken, page, nofollow), is_full in zip(found, full, strict=True):
-                if not is_one_slice(page.links) or time.thread_time() > end_s:
+                if (
+                    count_links(page.links) > SLICE_LINKS
+                    or len(page.links) > SLICE_BYTES
+                    or time.thread_time() > end_s
+                ):
                     noted.end()  # steps may run at once, and have notes of their own
                     self.large.add(self._link_steps(taken, slices(page), nofollow, is_full))
                 else:

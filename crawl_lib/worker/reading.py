@@ -19,13 +19,11 @@ from crawl_lib.parse import (
     HTML_TYPES,
     PRESCAN_BYTES,
     SITEMAP_TYPES,
-    TEXTS_OF_LINK,
     XHTML,
     Content,
     Headers,
     ParsedPage,
     charset_of,
-    count_links,
     decode_content,
     detect_mime,
     may_be_sitemap,
@@ -225,24 +223,11 @@ def barred(reading: Reading) -> Reading:
     )
 
 
-def is_one_slice(links: bytes) -> bool:
-    """Return whether links are so few that one slice holds them.
-
-    They are counted only if there is room for too many: counting takes 6 us a page.
-    """
-    if len(links) <= TEXTS_OF_LINK * SLICE_LINKS:
-        return len(links) <= SLICE_BYTES
-    return len(links) <= SLICE_BYTES and count_links(links) <= SLICE_LINKS
-
-
 def places(links: bytes) -> Iterator[tuple[int, bytes]]:
     """Divide links into slices of bounded number and size.
 
     Each slice comes with the place of its first link. Without links there is one empty slice.
     """
-    if is_one_slice(links):
-        yield 0, links
-        return
     start = first = 0
     for number, link in enumerate(_LINK.finditer(links)):
         if number - first >= SLICE_LINKS or link.start() - start >= SLICE_BYTES:
