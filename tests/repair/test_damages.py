@@ -244,7 +244,6 @@ OF_FILES = {
         each("undecided_damaged", "undecided", f"{Q}/undecided", nonsense, repair=FIND_AGAIN),
         each("handed_on_damaged", "handed on", f"{Q}/handed_on", nonsense, repair=FIND_AGAIN),
         each("hosts_damaged", "hosts", f"{Q}/hosts/hosts.sqlite", nonsense),
-        each("hosts_damaged", "hosts of an older version", f"{Q}/hosts.sqlite", nonsense),
         each("hostcounts_damaged", "host counts", f"{Q}/hostcounts.sqlite", nonsense),
         each("mark_damaged", "mark", MARK, nonsense, character, repair=NEW_MARK),
         each("index_damaged", "index", "dfs/crawl/1*/index.json", nonsense),

@@ -506,7 +506,7 @@ class Cluster:
                     )
                 since_s = max(before_s, oldest.since_s(after_s))
                 allowed_s = self._allowed_s(since_s, after_s) + delay_of(host)
-                self.longest_s = max(self.longest_s, after_s - since_s)
+                self.longest_s = max(self.longest_s, after_s - self._last_event_s(since_s, after_s))
                 if since_s < over_s and after_s - since_s > allowed_s:
                     self.findings.append(
                         f"silent: {host} for {after_s - since_s:.1f} s until"
@@ -520,6 +520,10 @@ class Cluster:
         ]
         return max([SILENT_S, *(max(0.0, at_s - since_s) + most_s for at_s, most_s in within)])
 
+    def _last_event_s(self, since_s: float, until_s: float) -> float:
+        """Return when a silence began, or the last event of an act in the silence."""
+        return max([since_s, *(at_s for at_s, _ in self._events_s if at_s <= until_s)])
+
     def table(self) -> str:
         """Return the results in Markdown."""
         done = ", ".join(f"{number} {act}" for act, number in sorted(self.acts.items()))
@@ -527,7 +531,7 @@ class Cluster:
             f"accepted URLs without a document, of {len(self.accepted)}": "no document",
             "documents without all hops of their chain": "wrong document",
             f"requests within the delay of a host, of {len(self.site.requests)}": "asked again",
-            f"hosts with work silent for too long; the longest: {self.longest_s:.1f} s": "silent",
+            f"hosts with work silent for too long; the longest after an act: {self.longest_s:.1f} s": "silent",
         }
         head = [
             f"{self.acts.total()} acts ({done}), {self.rate:g} URLs a second.",
