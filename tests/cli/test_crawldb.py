@@ -47,7 +47,7 @@ def test_the_row_of_a_url_the_best_and_all(crawled: Krake, serving: Serving) -> 
     assert (row["url"], row["status"], row["depth"]) == (seed, "fetched", 0)
     assert "fetched" in crawled.ok("crawldb", "get", seed).out
     missing = crawled("crawldb", "get", f"{seed}nowhere")
-    assert (missing.code, "does not have it" in missing.out) == (1, True)
+    assert (missing.code, "is not in the CrawlDb" in missing.out) == (1, True)
     best = crawled.ok("crawldb", "top", "--count", "3", "--json").json
     assert len(best) == 3
     assert [one["score"] for one in best] == sorted((one["score"] for one in best), reverse=True)

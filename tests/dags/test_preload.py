@@ -61,6 +61,8 @@ def test_a_task_loads_next_to_nothing_by_itself_and_its_parent_may_fork(tmp_path
         "rich",
     }
     ours = [name for name in found["new"] if name.startswith(("crawl_lib.", "krake_airflow."))]
-    assert ours == ["crawl_lib.rounds.iterations", "crawl_lib.rounds.status"], (
-        "no task asks for them"
-    )
+    assert ours == [
+        "crawl_lib.rounds.iterations",
+        "crawl_lib.rounds.shown",
+        "crawl_lib.rounds.status",
+    ], "no task asks for them"

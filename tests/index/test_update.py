@@ -387,7 +387,7 @@ def test_a_copy_that_differs_ends_the_version_and_goes(made: Made) -> None:
     source.verify(1)
     file.write_bytes(flipped(file))
     assert source.open(1).number == 1, "its sizes are those that were written"
-    with pytest.raises(DamagedFileError, match="is not what was written"):
+    with pytest.raises(DamagedFileError, match="differs from the written file"):
         source.verify(1)
     assert source.open(1).number == 1
     source.verify(1)

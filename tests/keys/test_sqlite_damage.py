@@ -159,12 +159,3 @@ def test_a_wrong_bit_in_the_note_is_damage_and_never_another_place(
         with suppress(KeyTablesError):
             assert read_ring(server) == right, wrong
     server.close()
-
-
-def test_a_note_of_before_digests_is_read(whole: bytes, tmp_path: Path) -> None:
-    server = damaged_file(tmp_path, whole)
-    server.write_note(
-        '{"moving_to": null, "place": 0, "ring": {"generation": 0, "names": ["a"], "replication": 1}}'
-    )
-    assert read_ring(server) == RingNote(Ring(0, ("a",), 1), 0)
-    server.close()

@@ -76,7 +76,8 @@ def seal_pages(
         digest = sha256((folder / PAGES_FILE).read_bytes()).hexdigest()
         return Filled({"pages": len(pages), "deleted": 0, "digest": digest})
 
-    facts = {"now": int(now.timestamp()), "of": "", "settings": fields.settings}
+    times = {"now": int(now.timestamp()), "made_ms": int(1000 * now.timestamp())}
+    facts = {**times, "of": "", "settings": fields.settings}
     version = seal_version(versions, versions.next_number(), fill, facts)
     assert version is not None
     return version

@@ -446,6 +446,6 @@ def test_damaged_files_are_not_pushed(name: str, stores: Stores, server: FakeOpe
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
-    with pytest.raises(DamagedFileError, match="is not what was written"):
+    with pytest.raises(DamagedFileError, match="differs from the written file"):
         push_index(stores)
     assert server.behind("krake") == []

@@ -76,7 +76,7 @@ class TestWhy:
     def test_a_url_that_waits(self, stores: Stores, pages: PageServer) -> None:
         submit(pages, A)
         found = explain(stores, A)
-        assert "is yet to be fetched in real time" in found["answer"]
+        assert "waits to be fetched in real time" in found["answer"]
         assert (found["realtime"]["state"], found["realtime"]["shares"]) == ("due", 1)
 
     def test_a_redirect_that_waits_for_its_target(self, stores: Stores, pages: PageServer) -> None:

@@ -235,6 +235,15 @@ def _pages(folder: Path) -> list[str]:
     return sorted(row["url"] for row in pq.read_table(table).to_pylist() if row["outcome"] == "ok")
 
 
+def _agreed_again(directory: Path) -> None:
+    """A cleared `inject` has noted the options for the newest iteration; the intake was killed."""
+    _killed("intake.chunk.inserted")(directory)
+    path = max(directory.glob("dfs/crawl/1*/iteration.json"))
+    value = unsealed(path.read_bytes())
+    whose = {name: value[name] for name in ("run_id", "iteration")}
+    path.with_name("agreed-1.json").write_bytes(sealed_json({**value["agreed"], **whose}))
+
+
 def _salvaged(directory: Path) -> None:
     """A segment was made again, its damaged one is kept; the next intake was killed while it moved files."""
     _damage(min(directory.glob("dfs/crawl/1*/node-a/*.warc.gz")))
@@ -366,7 +375,7 @@ SCENES = (
     Scene("fetched", _killed("take.leftover"), ON),
     Scene("built", _killed("segment.publish.uploaded"), ON),
     Scene("published", _killed("segment.publish.renamed"), ON),
-    Scene("intake", _killed("intake.chunk.inserted"), ON),
+    Scene("intake", _agreed_again, ON),
     Scene("salvaged", _salvaged, ON),
     Scene("started", _killed("start.renamed"), ON),
     Scene("swapping", _swapping, ON),

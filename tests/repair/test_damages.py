@@ -64,6 +64,15 @@ def gone(path: Path, rng: Random) -> None:
     path.unlink()
 
 
+def note_another_place(directory: Path) -> None:
+    """Note a place of other key servers on each server."""
+    for path in directory.glob("keys/[01].sqlite"):
+        with closing(sqlite3.connect(path)) as connection, connection:
+            ((note,),) = connection.execute("SELECT note FROM krakenote").fetchall()
+            other = sealed_json({**unsealed(note.encode()), "place": 7})
+            connection.execute("UPDATE krakenote SET note = ?", (other.decode(),))
+
+
 def nonsense(path: Path, rng: Random) -> None:
     path.write_bytes(rng.choice((b"{", b"no line\n", b"\xff\xfe//\n")) * rng.randint(1, 100))
 
@@ -395,7 +404,7 @@ DAMAGES = RANDOM | {
     ),
     "other key servers": Damage(
         "ring_differs",
-        both("UPDATE krakenote SET note = json_remove(json_set(note, '$.place', 7), '$.sha1')"),
+        note_another_place,
         (),
     ),
     "the content has another byte": Damage(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -13,6 +12,7 @@ import pytest
 
 from crawl_lib.config import Config
 from crawl_lib.crawldir import FileName
+from crawl_lib.dfsfiles import read_json, write_json_bytes
 from crawl_lib.rounds import (
     CrawlReader,
     commit_iteration,
@@ -123,11 +123,11 @@ def test_a_repair_is_seen_within_a_minute(looks: Looks) -> None:
     repaired, node = looks.folders[1], looks.stores.config.servers[0]
     before = looks.look()
     path = looks.stores.crawl.segment(repaired, node).path + "/manifest.json"
-    manifest = json.loads(looks.storage.read_bytes(path))
+    manifest = read_json(looks.storage, path)
     looks.storage.delete(path)
     manifest["counts"]["outcomes"] = {"ok": 7}
     manifest["counts"]["pages"] = 7
-    looks.storage.write_bytes(path, json.dumps(manifest).encode())
+    looks.storage.write_bytes(path, write_json_bytes(manifest))
     refresh_index(looks.stores, repaired)
     assert looks.look() == before
     looks.now_s = ASK_AGAIN_S

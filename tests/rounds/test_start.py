@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 
 from crawl_lib.config import Config
 from crawl_lib.crawldir import CrawlDirectory, Scopes, Starts, naming
-from crawl_lib.dfsfiles import read_lines
+from crawl_lib.dfsfiles import read_lines, write_json_bytes
 from crawl_lib.errors import ConfigError, DamagedFileError, PathNotFoundError, StorageError
 from crawl_lib.rounds import start
 from crawl_lib.rounds.commit import commit_iteration
@@ -50,9 +49,7 @@ def lay_segment(
         "scope_added": scope or [],
         "outlinks": {},
     }
-    stores.storage.write_bytes(
-        f"crawl/{folder}/{node}/manifest.json", json.dumps(manifest).encode()
-    )
+    stores.storage.write_bytes(f"crawl/{folder}/{node}/manifest.json", write_json_bytes(manifest))
 
 
 class DiedError(Exception):
@@ -253,7 +250,7 @@ def test_a_batch_size_below_one_is_refused(stores: Stores) -> None:
 
 def lay_seeds(stores: Stores, digest: str, host: str) -> None:
     scope = scope_bytes([host])
-    manifest = json.dumps({"scope_sha256": Scopes.digest(scope)}).encode()
+    manifest = write_json_bytes({"scope_sha256": Scopes.digest(scope)})
     stores.storage.write_bytes(f"crawl/seeds/{digest}/manifest.json", manifest)
     stores.storage.write_bytes(f"crawl/seeds/{digest}/scope", scope)
 
@@ -263,7 +260,9 @@ def test_a_scope_that_was_cut_stops_the_start_which_would_carry_it_on(stores: St
     lay_seeds(stores, "aa", "seed.example")
     stores.storage.delete("crawl/seeds/aa/scope")
     stores.storage.write_bytes("crawl/seeds/aa/scope", b"seed.exam")
-    with pytest.raises(DamagedFileError, match=r"not what was written.*`krake fsck --repair`"):
+    with pytest.raises(
+        DamagedFileError, match=r"differs from the written file.*`krake fsck --repair`"
+    ):
         start_iteration(stores, run_id="r", iteration=1)
     stores.storage.delete("crawl/seeds/aa")
     first = start_iteration(stores, run_id="r", iteration=1)
