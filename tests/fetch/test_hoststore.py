@@ -231,26 +231,30 @@ def test_what_was_over_for_a_month_is_forgotten(tmp_path):
 
 def test_to_look_at_back_offs_leaves_no_trace(tmp_path):
     """Where nothing is known, in a file of before, and in one that no task has open."""
+    place = tmp_path / "hosts"
     assert hosts_in_back_off(tmp_path, NOW, 100.0) == {}
-    with HostStore(tmp_path, wall=Wall()) as store:
+    place.mkdir()
+    with HostStore(place, wall=Wall()) as store:
         store.save_back_off("a.test", BackOff(NOW + 9, 1))
-    there = sorted(tmp_path.iterdir())
+    there = sorted(place.iterdir())
     assert hosts_in_back_off(tmp_path, NOW, 100.0) == {"a.test": NOW + 9}
-    with closing(sqlite3.connect(tmp_path / "hosts.sqlite")) as base:
+    with closing(sqlite3.connect(place / "hosts.sqlite")) as base:
         base.execute("DROP TABLE back_offs")
     assert hosts_in_back_off(tmp_path, NOW, 100.0) == {}
-    assert sorted(tmp_path.iterdir()) == there
-    assert sqlite_problem(tmp_path / "hosts.sqlite", HOSTS_TABLES) is None
-    with HostStore(tmp_path, wall=Wall()) as store:
+    assert sorted(place.iterdir()) == there
+    assert sqlite_problem(place / "hosts.sqlite", HOSTS_TABLES) is None
+    with HostStore(place, wall=Wall()) as store:
         assert store.back_off("a.test") == NO_BACK_OFF
-    (tmp_path / "hosts.sqlite").write_bytes(b"this is no database" * 100)
+    (place / "hosts.sqlite").write_bytes(b"this is no database" * 100)
     with pytest.raises(StorageError, match=r"hosts\.sqlite: .*it may be deleted"):
         hosts_in_back_off(tmp_path, NOW, 100.0)
 
 
 def test_a_program_in_the_file_is_not_run_by_who_looks(tmp_path):
-    HostStore(tmp_path).close()
-    with closing(sqlite3.connect(tmp_path / "hosts.sqlite")) as other:
+    place = tmp_path / "hosts"
+    place.mkdir()
+    HostStore(place).close()
+    with closing(sqlite3.connect(place / "hosts.sqlite")) as other:
         other.executescript(
             f"DROP TABLE back_offs; CREATE VIEW back_offs (host, until) AS SELECT 'a', total(x) FROM ({ENDLESS})"
         )

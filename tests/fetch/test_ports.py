@@ -27,7 +27,7 @@ def test_a_queued_url_ends_without_a_request_and_the_others_of_its_host_are_fetc
     assert {sent.url for sent in carrier.sent if not sent.url.endswith("/robots.txt")} == set(good)
     assert not {sent.url for sent in carrier.sent} & {f"{url}robots.txt" for url in bad}
     assert {found[url].outcome for url in bad} == {Outcome.PORT_REFUSED}
-    assert f"port {PORTS[-1]} " in found[bad[-1]].error
+    assert f"port {PORTS[-1]}" in found[bad[-1]].error
     assert [found[url].outcome for url in good] == [Outcome.OK] * 2
 
 
