@@ -21,7 +21,6 @@ from crawl_lib.frontier import (
 )
 from crawl_lib.frontier.fairness import choose, interleaved, positions_of, runs_of
 from crawl_lib.records import QueuedUrl
-from crawl_lib.sealed import sealed_json, unsealed
 from crawl_lib.urlfiles import BARE_META, encode_meta
 from tests.frontier.helpers import held
 
@@ -189,36 +188,6 @@ def test_runs_are_the_positions(positions: set[int]) -> None:
     runs = runs_of(sorted(positions))
     assert [*positions_of(runs)] == sorted(positions)
     assert all(end < begin for (_, end), (begin, _) in pairwise(runs))
-
-
-def older(path: Path, *position_after: int) -> None:
-    """Have a take be of a version that took all it looked at."""
-    head, _, lines = path.read_bytes().partition(b"\n")
-    old = {
-        name: value for name, value in unsealed(head).items() if name not in ("looked_at", "runs")
-    }
-    path.write_bytes(sealed_json(old | {"position_after": position_after}) + lines)
-
-
-def test_the_take_of_an_older_version_of_which_a_repair_found_less_leaves_the_rest(
-    tmp_path: Path,
-) -> None:
-    queue = make_queue(tmp_path / "node", pages("a.test", 4))
-    older(take(queue, shares(3, 3)).path, 1, 4)
-    taken = Take.open(queue.directory)
-    assert taken is not None
-    held(queue).takes.advance(taken)
-    assert [one.url for one in queue] == pages("a.test", 3, 1)
-
-
-def test_the_take_of_a_version_that_took_all_it_looked_at_is_finished(tmp_path: Path) -> None:
-    queue = make_queue(tmp_path / "node", pages("a.test", 4))
-    older(take(queue, shares(3, 3)).path, 3, 4)
-    taken = Take.open(queue.directory)
-    assert taken is not None
-    assert taken.passed_over == 0
-    held(queue).takes.advance(taken, taken.select([2]))
-    assert [one.url for one in queue] == [*pages("a.test", 1, 3), *pages("a.test", 1, 2)]
 
 
 @pytest.mark.parametrize("leftover", [[], [0]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -104,6 +105,8 @@ def test_a_whole_intake_is_left_to_go_on(queue: Queue) -> None:
     journal = Journal(
         [("1", "node-a")], new_count=2, new_bytes=size, meta_bytes=meta_size, phase=INSERT
     )
+    for name, count in (("new", size), ("new.meta", meta_size)):
+        journal.sums[name] = crc32((queue.directory / name).read_bytes()[:count])
     journal.write(queue.directory)
     before = {path.name: path.read_bytes() for path in queue.directory.iterdir()}
     repair_queue(held(queue))
