@@ -1,4 +1,4 @@
-"""The folder `hosts` of a node's directory: made, filled with the files of before, and no reason to wait."""
+"""The folder `hosts` of a node's directory: made, and no reason to wait."""
 
 from __future__ import annotations
 
@@ -16,13 +16,6 @@ from tests.e2e.crawl import Result, make_config, run_iteration
 
 WEB = SynthWeb(seed=5, sites=1, pages_per_site=8, specials=False)
 HEADER_BYTES = 64
-
-
-def of_before(folder: Path) -> None:
-    """As the directory was before there was the folder."""
-    for path in folder.iterdir():
-        path.rename(folder.parent / path.name)
-    folder.rmdir()
 
 
 def entries(value: bytes) -> Callable[[Path], None]:
@@ -43,7 +36,6 @@ def turns(make: Callable[[bytes], bytes]) -> Callable[[Path], None]:
 
 
 CHANGES: dict[str, Callable[[Path], None]] = {
-    "files of before": of_before,
     "no files": lambda folder: [path.unlink() for path in folder.iterdir()] and None,
     "turns of random bytes": turns(lambda data: random.Random(1).randbytes(len(data))),
     "entries of a far time": entries(struct.pack("<d", 1e12)),
