@@ -396,7 +396,7 @@ def pushed_within(pushing: Pushing, place: int, meanwhile: Callable[[], object])
 
 
 def test_without_an_index_or_an_address_nothing_is_asked(tmp_path: Path, pushing: Pushing) -> None:
-    with pytest.raises(InputError, match="`krake index update` makes a new version"):
+    with pytest.raises(InputError, match="run `krake index update`"):
         pushing.push()
     with pytest.raises(ConfigError, match=r"push\.url: is missing"):
         push_index(stores_below(tmp_path / "other", None))
