@@ -278,10 +278,11 @@ class PageServer(ABC):
         """Return the rows of known keys, without documents."""
         return self._found("states.sql", keys=_list(keys)) if keys else {}
 
-    def due(self, after: Mark, limit: int, parts: Collection[int] = ALL_PARTS) -> list[Row]:
-        """Return due rows, the oldest first, from a mark on."""
-        found = self._found("due.sql", parts=_numbers(parts), limit=limit, **_marked(after))
-        return list(found.values())
+    def due(self, after: Mark, limit: int, parts: Collection[int] = ALL_PARTS) -> list[Mark]:
+        """Return the marks of due rows, the oldest first, from a mark on."""
+        words = {"parts": _numbers(parts), "limit": limit, **_marked(after)}
+        rows = self._selected(self._text("due.sql", **words))
+        return [Mark(due_ms, bytes(key)) for due_ms, key in rows]
 
     def waiting(
         self, target: bytes, key: bytes, limit: int, parts: Collection[int] = ALL_PARTS

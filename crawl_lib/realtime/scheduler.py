@@ -803,14 +803,14 @@ class Scheduler:
 
     async def _begin_due(self, place: int, parts: Collection[int], mark: Mark) -> None:
         """Begin the due rows of a server from a mark on."""
-        while rows := await self.store.due(place, mark, parts):
-            mark = Mark(rows[-1].due_ms or 0, rows[-1].key)
+        while marks := await self.store.due(place, mark, parts):
+            mark = marks[-1]
             self._newest_ms[place] = max(self._newest_ms[place], mark.time_ms)
             while len(self.visits) >= self.config.max_waiting:
                 self._room.clear()
                 await self._room.wait()
             await asyncio.gather(
-                *(self._begin_if_due(row.key) for row in rows if row.key not in self.visits)
+                *(self._begin_if_due(one.key) for one in marks if one.key not in self.visits)
             )
 
     async def _begin_if_due(self, key: bytes) -> None:

@@ -280,8 +280,8 @@ class PageStore:
         """Return the rows of a server waiting for a target."""
         return await self._desks[place].waiters(target)
 
-    async def due(self, place: int, after: Mark, parts: Collection[int] = ALL_PARTS) -> list[Row]:
-        """Return due rows of a server, from a mark on."""
+    async def due(self, place: int, after: Mark, parts: Collection[int] = ALL_PARTS) -> list[Mark]:
+        """Return the marks of due rows of a server, from a mark on."""
         return await self._ask(place, lambda server: server.due(after, MOST, parts))
 
     async def waiting(

@@ -1,5 +1,5 @@
--- Rows that are due, without documents, from a mark on. Both kinds of server.
-SELECT hash, due_ms, fetched_ms, again_ms, shared_ms, tries, shares, waits_for, request, NULL
+-- Times and keys of due rows, from a mark on: the index has both. Both kinds of server.
+SELECT due_ms, hash
 FROM krakepages
 WHERE part IN (:parts) AND due_ms >= :after_ms AND due_ms <= :now
     AND (due_ms > :after_ms OR hash > :after_key)
