@@ -25,6 +25,7 @@ import psutil
 
 from benchmarks.liveweb import HOSTS, address
 from benchmarks.realtime import (
+    DELAY_S,
     MEDIAN_S,
     P99_S,
     RATE,
@@ -152,10 +153,12 @@ def spent(service: Service, given: Sequence[Arrival], port: int) -> Spent:
 def apart(folder: Path, seconds: float) -> list[Row]:
     """Measure CPU and latency of two fetchers on machines of their own against a child process, on MariaDB."""
     given = arrivals(random.Random(1), RATE, seconds)
+    # A new owner lets each unknown host wait for so long, at the first start too.
+    fetch = {"max_crawl_delay_s": DELAY_S}
     with mariadb() as keys, web() as (port, _), ahead():
-        with served(folder / "child", key_storage=keys()) as service:
+        with served(folder / "child", key_storage=keys(), fetch=fetch) as service:
             child = spent(service, given, port)
-        with cluster(folder / "two", 2, None, key_storage=keys()) as service:
+        with cluster(folder / "two", 2, None, key_storage=keys(), fetch=fetch) as service:
             two = spent(service, given, port)
     what = f"fetchers: two on their own, {RATE} URLs/s for {seconds:.0f} s, MariaDB"
     times = two.cpu_us / child.cpu_us
