@@ -2,34 +2,41 @@
 
 import logging
 import time
+from threading import Lock
 
 REPEAT_S = 60.0
-"""The same text is logged again after this time."""
+"""The same warning is logged again after this time."""
 MOST_TEXTS = 1_000
-"""The texts that are remembered."""
+"""The warnings that are remembered."""
 
 
 class RepeatFilter(logging.Filter):
-    """A filter that drops a text which was logged less than `REPEAT_S` ago."""
+    """A filter that drops a warning or error which was logged less than `REPEAT_S` ago. Threads may share a filter."""
 
     def __init__(self) -> None:
         super().__init__()
+        self._lock = Lock()
         self._logged_s: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Decide whether to log a record."""
-        text, now_s = record.getMessage(), time.monotonic()
-        is_repeated = now_s - self._logged_s.get(text, -REPEAT_S) < REPEAT_S
-        if not is_repeated:
+        if record.levelno < logging.WARNING:
+            return True
+        # The text itself may be malformed, and logging reports that later.
+        text, now_s = str((record.msg, record.args)), time.monotonic()
+        with self._lock:
+            if now_s - self._logged_s.get(text, -REPEAT_S) < REPEAT_S:
+                return False
             self._logged_s.pop(text, None)
             self._logged_s[text] = now_s
             if len(self._logged_s) > MOST_TEXTS:
                 del self._logged_s[next(iter(self._logged_s))]
-        return not is_repeated
+        return True
 
 
 def log_to_stderr() -> None:
     """Log times, levels and texts on stderr, from the level INFO on."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    for handler in logging.getLogger().handlers:
-        handler.addFilter(RepeatFilter())
+    handler = logging.StreamHandler()
+    handler.addFilter(RepeatFilter())
+    form = "%(asctime)s %(levelname)s %(message)s"
+    logging.basicConfig(level=logging.INFO, format=form, handlers=[handler])

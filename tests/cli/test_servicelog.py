@@ -10,8 +10,8 @@ from crawl_lib.cli import servicelog
 from crawl_lib.cli.servicelog import MOST_TEXTS, REPEAT_S, RepeatFilter
 
 
-def record(text: str, number: int = 0) -> logging.LogRecord:
-    return logging.LogRecord("service", logging.WARNING, "", 0, text, (number,), None)
+def record(text: str, number: int = 0, level: int = logging.WARNING) -> logging.LogRecord:
+    return logging.LogRecord("service", level, "", 0, text, (number,), None)
 
 
 def test_the_same_text_is_logged_again_after_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,3 +36,12 @@ def test_few_texts_are_remembered() -> None:
     assert filtering.filter(record("%d", 0)), "forgotten"
     assert not filtering.filter(record("%d", 2 * MOST_TEXTS - 1))
     assert len(filtering._logged_s) == MOST_TEXTS
+
+
+def test_news_and_malformed_records_pass() -> None:
+    """Only problems repeat by themselves; logging reports a malformed record without an error for the caller."""
+    filtering = RepeatFilter()
+    assert filtering.filter(record("served: %d", 1, logging.INFO))
+    assert filtering.filter(record("served: %d", 1, logging.INFO))
+    assert filtering.filter(record("no place for the number", 1))
+    assert not filtering.filter(record("no place for the number", 1))
