@@ -768,8 +768,7 @@ class Scheduler:
         try:
             if is_whole:
                 await self.store.ensure(place)
-                if parts:
-                    await self._begin_due(place, parts, Mark())
+                await self._begin_due(place, parts, Mark())
                 self._looked[place].set()
             elif parts:
                 await self._begin_due(
