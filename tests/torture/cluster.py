@@ -287,6 +287,47 @@ class _Oldest:
         return self._oldest_s[self._place] if self._place < len(self._work) else math.inf
 
 
+@dataclass
+class Judge:
+    """What the web's log says of a run. `events_s`: of acts, each with the silence that it explains from then on."""
+
+    site: Site
+    accepted: dict[str, float]
+    events_s: list[tuple[float, float]]
+    began_s: float = 0.0
+    longest_s: float = 0.0
+    """The longest silence of a host with work, after the last act in it."""
+
+    def findings(self, over_s: float) -> Iterator[str]:
+        """Find requests within a delay, and hosts that were silent with work until the last URL came in."""
+        by_host: dict[str, list[float]] = {}
+        for at_s, host, _ in self.site.requests:
+            by_host.setdefault(host, []).append(at_s)
+        work = self.site.work(self.accepted)
+        for host, times in by_host.items():
+            oldest = _Oldest(work.get(host, []))
+            for before_s, after_s in pairwise(times):
+                gap_s = after_s - before_s
+                if gap_s < delay_of(host) - 0.01:
+                    yield f"asked again: {host} after {gap_s:.3f} s, its delay is {delay_of(host)}"
+                since_s = max(before_s, oldest.since_s(after_s))
+                last_s = max([since_s, *(at_s for at_s, _ in self.events_s if at_s <= after_s)])
+                self.longest_s = max(self.longest_s, after_s - last_s)
+                allowed_s = self._allowed_s(since_s, after_s) + delay_of(host)
+                if since_s < over_s and after_s - since_s > allowed_s:
+                    yield (
+                        f"silent: {host} for {after_s - since_s:.1f} s until"
+                        f" {after_s - self.began_s:.1f}, allowed are {allowed_s:.1f}"
+                    )
+
+    def _allowed_s(self, since_s: float, until_s: float) -> float:
+        """Return how long a host may be silent: from the events of acts on, and at any time `SILENT_S`."""
+        within = [
+            (at_s, most_s) for at_s, most_s in self.events_s if since_s - 4 <= at_s <= until_s
+        ]
+        return max([SILENT_S, *(max(0.0, at_s - since_s) + most_s for at_s, most_s in within)])
+
+
 class Cluster:
     """Three fetchers, two schedulers and MariaDB under a stream of URLs. `findings`: what must not be."""
 
@@ -308,7 +349,7 @@ class Cluster:
         self.acts: Counter[str] = Counter()
         self.longest_s = 0.0
         self.began_s = time.monotonic()
-        self._events_s: list[tuple[float, float]] = []
+        self.events_s: list[tuple[float, float]] = []
         self._ends = threading.Event()
 
     def _fetcher(self, name: str, port: int) -> Program:
@@ -382,7 +423,9 @@ class Cluster:
         """Carry out so many acts, then let all end."""
         with self.running():
             over_s = self._run(acts)
-        self._check_requests(over_s)
+        judge = Judge(self.site, self.accepted, self.events_s, self.began_s)
+        self.findings += judge.findings(over_s)
+        self.longest_s = judge.longest_s
 
     def _run(self, acts: int) -> float:
         """Return when the last URL came in."""
@@ -410,7 +453,7 @@ class Cluster:
         self.acts[act] += 1
         began_s = time.monotonic() - self.began_s
         if act not in ("cut", "MariaDB"):  # both count from their ends
-            self._events_s.append((time.monotonic(), SILENT_S))
+            self.events_s.append((time.monotonic(), SILENT_S))
         program = self.rng.choice(
             list((self.schedulers if "scheduler" in act else self.fetchers).values())
         )
@@ -436,7 +479,7 @@ class Cluster:
             ended_s = time.monotonic() - self.began_s
             log.write(f"{began_s:.1f} to {ended_s:.1f}: {act} {program.name}\n")
         most_s = SILENT_AFTER_DATABASE_S if act == "MariaDB" else SILENT_S
-        self._events_s.append((time.monotonic(), most_s))
+        self.events_s.append((time.monotonic(), most_s))
 
     def _submit(self, seed: float) -> None:
         """Submit a share of `rate` URLs a second, in an open loop; where a scheduler does not answer, to the other."""
@@ -489,40 +532,6 @@ class Cluster:
                 self.findings.append(
                     f"wrong document: {url}: {len(document['hops'])} hops, and not {hops}"
                 )
-
-    def _check_requests(self, over_s: float) -> None:
-        """Look for requests within a delay, and for hosts that were silent with work, until the last URL came in."""
-        by_host: dict[str, list[float]] = {}
-        for at_s, host, _ in self.site.requests:
-            by_host.setdefault(host, []).append(at_s)
-        work = self.site.work(self.accepted)
-        for host, times in by_host.items():
-            oldest = _Oldest(work.get(host, []))
-            for before_s, after_s in pairwise(times):
-                if after_s - before_s < delay_of(host) - 0.01:
-                    gap_s = after_s - before_s
-                    self.findings.append(
-                        f"asked again: {host} after {gap_s:.3f} s, its delay is {delay_of(host)}"
-                    )
-                since_s = max(before_s, oldest.since_s(after_s))
-                allowed_s = self._allowed_s(since_s, after_s) + delay_of(host)
-                self.longest_s = max(self.longest_s, after_s - self._last_event_s(since_s, after_s))
-                if since_s < over_s and after_s - since_s > allowed_s:
-                    self.findings.append(
-                        f"silent: {host} for {after_s - since_s:.1f} s until"
-                        f" {after_s - self.began_s:.1f}, allowed are {allowed_s:.1f}"
-                    )
-
-    def _allowed_s(self, since_s: float, until_s: float) -> float:
-        """Return how long a host may be silent: from the events of acts on, and at any time `SILENT_S`."""
-        within = [
-            (at_s, most_s) for at_s, most_s in self._events_s if since_s - 4 <= at_s <= until_s
-        ]
-        return max([SILENT_S, *(max(0.0, at_s - since_s) + most_s for at_s, most_s in within)])
-
-    def _last_event_s(self, since_s: float, until_s: float) -> float:
-        """Return when a silence began, or the last event of an act in the silence."""
-        return max([since_s, *(at_s for at_s, _ in self._events_s if at_s <= until_s)])
 
     def table(self) -> str:
         """Return the results in Markdown."""
