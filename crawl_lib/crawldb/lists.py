@@ -3,8 +3,8 @@
 A list is a folder as `seeds.hand_over` leaves it, and the file `listed.parquet` in it: the key of each URL, and its
 last visit as the table knew it when the list was made. A list holds its URLs until the lease is over, or the table
 knows of another visit. A list is deleted once its version is deleted, all nodes have taken the list in, and no URL is
-held any more. One that was set aside, since something of it is damaged, holds what all its nodes have begun with until
-its lease is over; then `krake sweep --damaged` deletes it.
+held any more. A damaged list is set aside, and keeps the URLs of all its nodes until its lease ends. After that,
+`krake sweep --damaged` deletes the list.
 """
 
 import hashlib

@@ -57,11 +57,11 @@ _MOST_SPANS = 10_000
 class Spans:
     """The spans of time in which names are ours among all nodes: an address, or a host for one request.
 
-    The task reserves turns for its processes. `ask(name, count, start_s)` has it ask for a name, for so many requests
-    (those that wait, those that follow without a delay, and as many as there were in the span before), with so much
-    time for the last one to connect; it calls `give` when it has it. `end(name, rest_s)` gives a host back, to which
-    the next request may be sent in so many seconds. `addresses`, `hosts`: which of them nodes share. `given`: called
-    with each given name, and the time from which the name is ours.
+    The task reserves turns for its processes. `ask(name, count, start_s)`: the task asks for a name and `count`
+    requests (waiting requests, requests that follow without a delay, and the number of the span before); the last
+    request has `start_s` to connect. The task calls `give` with the answer. `end(name, rest_s)` gives a host back,
+    whose next request may come after `rest_s`. `addresses`, `hosts`: whether nodes share addresses, and hosts. `given`:
+    called with each given name, and the time from which the name is ours.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
 """The ring that the key tables were filled for: a note on each server, compared with the config before keys are used.
 
-Where a key lies is worked out from the number of servers, their order and `replication`. A config that says otherwise
-than the tables were filled for would look for keys on the wrong servers, and crawl pages again. So each server keeps a
-note of its own place, the number of servers, `replication`, a generation that each change raises by one, and the name
-of the crawl (`crawl.name`), since two crawls in one database would take each other's pages for their own.
+The number of servers, their order and `replication` decide where a key lies. After a change of these in the config,
+lookups would ask the wrong servers, and pages would be crawled again. Each server therefore keeps a note of its place,
+the number of servers, `replication`, a generation that each change raises by one, and the name of the crawl
+(`crawl.name`): two crawls in one database would mix up their pages.
 
 `ShardedKeyStore.require_ring` writes the notes where no server has one (new tables, or tables of an older version),
 gives a server that came back with an empty disk its note again, and refuses anything else: `krake keys reshard`

@@ -63,8 +63,8 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
       it and others not: the caller repeats the whole call.
     * Order is the caller's duty: first the URL is durable, then its key is inserted. What returned is durable, so a
       URL noted as taken in keeps its key over a power loss.
-    * `claim` is exact between writers that reach the same first answering replica. Where they do not (a server is
-      down for one of them), both may own a key: fetched twice, never lost.
+    * `claim` is exact between writers that reach the same first answering replica. If a server is down for one writer
+      only, both writers may own a key: its URL is fetched twice, never lost.
     * A server that did not answer is not asked again for some seconds, so a group of calls waits for it once.
     * For one thread at a time, and not across a fork: every process opens its own store.
 

@@ -1,9 +1,9 @@
 """Turns that the nodes of a crawl share: reserved on the key servers, by a node's task for its fetching processes.
 
-Those have no password, and open nothing, so they ask their task over the pipe that they have (`worker.workers`), and
-`SharedTurns` asks the servers. What is reserved, a *slot*, is an address or a host, by the SHA-1 of its name. It lies
-on one server, the first one of that SHA-1 in the ring: two could give a turn twice. Each server is asked by a thread of
-its own, so one that is slow, or down, holds up its own slots only; they wait until it is back.
+Fetching processes have no password and open no connection. A process therefore asks the task over a pipe
+(`worker.workers`), and `SharedTurns` asks the servers. A *slot* is the SHA-1 of an address or a host. Each slot lies on
+one server, the first server of the SHA-1 in the ring: two servers could give a turn twice. A thread for each server
+asks, so a server that is slow or down delays only the slots on that server, until the server is back.
 
 An address is reserved for a span of time, in which the node's processes may send requests, a delay from each other by
 the node's own table (`fetch.turns`). A span ends a delay after the last request may be sent, so that the next one may

@@ -37,12 +37,12 @@ class Manifest:
     the queue; `undecided`, URLs that wait for an answer of key servers; `next_due`, from when on the first of those
     lines may be taken, if the take looked at the whole queue.
 
-    What `build_segment` is given has of `counts` only `taken` (URLs of the take), `deferred` (those of them that were
-    left over), `passed_over` (lines of the queue that the take looked at and did not take), and where there are some
-    `lost` (whose records are lost, of a segment that was salvaged), `dropped` and `requisites` (those that wait in
-    the queue; `build_segment` adds those that the parts found); of `scope_added`: hosts that join the
-    scope besides those that the parts name. `intake`: counts of the task's. `counts` has by outcome the rows of
-    `pages` (`outcomes`) and those of them that are no new URL (`retried`)."""
+    The argument of `build_segment` has only some counts: `taken` (URLs of the take), `deferred` (URLs of the take that
+    were left over) and `passed_over` (lines of the queue that the take looked at and left). If there are any, also
+    `lost` (URLs of a salvaged segment without records), `dropped`, and `requisites` that wait in the queue;
+    `build_segment` adds the requisites of the parts. `scope_added` has hosts beyond the hosts of the parts. `intake`:
+    the task's counts. In `counts`, `outcomes` has the rows of `pages` by outcome, and `retried` the rows without a new
+    URL."""
 
     PAGES_NAME, LINKS_NAME, INDEX_NAME = "pages.parquet", "links.parquet", "index.cdxj"
     SUBMISSIONS_NAME = "submissions.parquet"

@@ -176,9 +176,9 @@ class WebHdfs:
     def token(self) -> dict[str, str]:
         """Return the parameter for a datanode to act for us.
 
-        Empty without Kerberos. Raises RefusedError. One for the session, until it is `TOKEN_AGE_S` old or a server
-        takes it no more (a day, by default): else a namenode makes one for each file that is opened, writes it into its
-        log and keeps it for that day.
+        Empty without Kerberos. Raises RefusedError. A session keeps one token until `TOKEN_AGE_S`, or until a server
+        refuses the token (after a day, by default). Without this a namenode makes, logs and keeps a token for each
+        opened file.
         """
         token = self._token  # another thread may find out in between that it is taken no more
         if token is None or (token and self._clock() - self._token_made_s > TOKEN_AGE_S):
