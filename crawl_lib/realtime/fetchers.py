@@ -44,6 +44,10 @@ class Fetchers:
         """The parts of hosts that this scheduler's fetchers have now."""
         return frozenset(chain.from_iterable(link.epochs for link in self.links))
 
+    def has(self, part: int) -> bool:
+        """Say whether a fetcher of this scheduler has a part now."""
+        return any(part in link.epochs for link in self.links)
+
     @property
     def restarts(self) -> int:
         """How many lines were lost, or could not be opened."""
@@ -117,10 +121,12 @@ class Fetchers:
         None: for `OWNER_S` no fetcher had the part. Raises StoppedError.
         """
         with suppress(TimeoutError):
-            async with asyncio.timeout(OWNER_S):
-                while not self._is_stopping:
-                    if link := next((link for link in self.links if part in link.epochs), None):
+            until_s = asyncio.get_running_loop().time() + OWNER_S
+            while not self._is_stopping:
+                for link in self.links:
+                    if part in link.epochs:
                         return link
+                async with asyncio.timeout_at(until_s):
                     await self._news.wait()
         if self._is_stopping:
             raise StoppedError("the service stops, and the URL stays due")

@@ -29,6 +29,7 @@ from crawl_lib.node import FreeSpace
 from crawl_lib.realtime.certificates import Identity
 from crawl_lib.realtime.fetcher import STOP_S, FetcherProcess, start_fetcher
 from crawl_lib.realtime.link import FetcherDiedError, TakenError
+from crawl_lib.realtime.loops import run_on_uvloop
 from crawl_lib.realtime.places import live_spool
 from crawl_lib.realtime.protocol import (
     MAX_LINE_BYTES,
@@ -323,5 +324,5 @@ def serve_fetcher(
     identity.context()
     place.directory.mkdir(parents=True, exist_ok=True)
     lock = NodeLock(place.directory, place.name, 0.0, what="krake realtime fetcher")
-    with lock, asyncio.Runner() as runner:
-        runner.run(Gate(place, identity, lock.fileno(), clock).serve(listening, stop))
+    with lock:
+        run_on_uvloop(Gate(place, identity, lock.fileno(), clock).serve(listening, stop))

@@ -135,6 +135,10 @@ class FetcherLink:
         """How many parts of hosts the fetcher has now."""
         return PARTS if self.is_ready else 0
 
+    def has(self, part: int) -> bool:
+        """Say whether the fetcher has a part now."""
+        return part in self.parts
+
     async def backlog(self) -> Backlog | None:
         """Return the backlog of collection on the fetcher's machine.
 

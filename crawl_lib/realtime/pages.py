@@ -298,13 +298,17 @@ class PageServer(ABC):
         }
         return list(self._found("waiting.sql", limit=limit, **words).values())
 
-    def written_ms(self, key: bytes, epoch: int) -> int | None:
-        """Return when a document of an epoch was written.
+    def written_ms(self, writes: Collection[tuple[bytes, int]]) -> dict[tuple[bytes, int], int]:
+        """Return when documents were written, by key and epoch.
 
-        None: the row has another document by now.
+        A row with another document by now is left out.
         """
-        found = self._selected(self._text("written.sql", hash=_blob(key), epoch=epoch))
-        return int(found[0][0]) if found else None
+        keys = _list(sorted({key for key, _ in writes}))
+        found = (
+            ((bytes(key), epoch), written_ms)
+            for key, epoch, written_ms in self._selected(self._text("written.sql", keys=keys))
+        )
+        return {write: written_ms for write, written_ms in found if write in writes}
 
     def hosts(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """Return fetchers' knowledge of hosts, as JSON, by authorities' keys."""

@@ -172,12 +172,12 @@ class RemoteLink(FetcherLink):
         writer.write(Stop().to_line())
 
     async def _heard(self, reader: asyncio.StreamReader) -> bytes:
-        silence_s = SILENCE_S if self._has_clock else START_S
-        try:
-            async with asyncio.timeout(silence_s):
-                return await super()._heard(reader)
-        except TimeoutError as error:
-            raise ProtocolError(f"{self.who}: silent for {silence_s:g} s") from error
+        self._silence.reschedule(asyncio.get_running_loop().time() + self._silence_s)
+        return await super()._heard(reader)
+
+    @property
+    def _silence_s(self) -> float:
+        return SILENCE_S if self._has_clock else START_S
 
     @property
     def epochs(self) -> dict[int, int]:
@@ -232,7 +232,12 @@ class RemoteLink(FetcherLink):
                 await self._leases.give_back(self._lessee)
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
-        await super()._read(reader)
+        try:
+            # One timeout for the whole line, set anew by each read, costs less than one for each read.
+            async with asyncio.timeout(None) as self._silence:
+                await super()._read(reader)
+        except TimeoutError as error:
+            raise ProtocolError(f"{self.who}: silent for {self._silence_s:g} s") from error
         self.has_ended = not self._opened.is_cut
 
     async def _ask(self, wanted: dict[str, Any]) -> PendingFetch:

@@ -347,7 +347,7 @@ class Scheduler:
         A row that stays due without its part is found once the part is back, however short the lapse was.
         """
         part = part_of(host)
-        if part in self.link.parts:
+        if self.link.has(part):
             return True
         self._turned_away.add(part)
         return False

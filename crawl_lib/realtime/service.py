@@ -5,13 +5,11 @@ import contextlib
 import fcntl
 import logging
 import socket
-from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import uvloop
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from crawl_lib.config import Config, KeyStorageConfig, is_sqlite_server, realtime_of
@@ -24,6 +22,7 @@ from crawl_lib.realtime.certificates import SCHEDULER, Identity
 from crawl_lib.realtime.fetchers import Fetchers
 from crawl_lib.realtime.leases import Leases
 from crawl_lib.realtime.link import FetcherLink, LinkedFetcher
+from crawl_lib.realtime.loops import run_on_uvloop
 from crawl_lib.realtime.places import FETCHER, fetcher_names, live_submissions
 from crawl_lib.realtime.remote import RemoteLink, setup_of
 from crawl_lib.realtime.scheduler import Scheduler
@@ -111,10 +110,7 @@ def serve_realtime(
             submissions = SubmissionLog(folder)
         service = Scheduler(config, store, link, submissions, NewestCaptures(stores))
         serving = _serve(stores, service, tokens, listening, on_ready)
-        # In the main thread, uvloop would take the signals that `signals.stop_on_signals` waits for.
-        stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="krake-realtime")).submit(
-            _run, serving
-        ).result()
+        run_on_uvloop(serving)
 
 
 @contextlib.contextmanager
@@ -186,11 +182,6 @@ def make_turn_table(server: KeyServer) -> None:
     server.ensure()
     if not server.has_slots():
         server.make_slots()
-
-
-def _run(serving: Coroutine[None, None, None]) -> None:
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serving)
 
 
 _MAKE = "run `krake realtime tokens --add NAME`"

@@ -134,6 +134,7 @@ class _Desk:
         self.read = Batches(self._guarded(self._read), pool)
         self.state = Batches(self._guarded(self._states), pool)
         self.waiters = Batches(self._guarded(self._waiters), pool)
+        self.written = Batches(self._guarded(self._written), pool)
         self.host = Batches(self._guarded(self._hosts), pool)
         self.put_host = Batches(self._guarded(self._put_hosts), self.writes, gather_s=GATHER_S)
 
@@ -185,6 +186,10 @@ class _Desk:
     def _waiters(self, targets: list[bytes]) -> list[list[Row]]:
         rows = self.near.waiters(list(dict.fromkeys(targets)))
         return [[row for row in rows if row.waits_for == target] for target in targets]
+
+    def _written(self, writes: list[tuple[bytes, int]]) -> list[int | None]:
+        times = self.near.written_ms(writes)
+        return [times.get(write) for write in writes]
 
     def _hosts(self, keys: list[bytes]) -> list[bytes | None]:
         rows = self.near.hosts(list(dict.fromkeys(keys)))
@@ -292,9 +297,7 @@ class PageStore:
 
     async def written_ms(self, key: bytes, epoch: int) -> int | None:
         """Return when a document of an epoch was written (`PageServer.written_ms`)."""
-        return await self._ask_near(
-            interval(key, len(self._desks)), lambda server: server.written_ms(key, epoch)
-        )
+        return await self._desk(key).written((key, epoch))
 
     async def host(self, authority: str) -> bytes | None:
         """Return what fetchers know of an authority's host, as JSON."""

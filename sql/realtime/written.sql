@@ -1,2 +1,2 @@
--- When a document of an epoch was written into a row. Both kinds of server.
-SELECT fetched_ms FROM krakepages WHERE hash = :hash AND epoch = :epoch AND data IS NOT NULL;
+-- When documents were written into rows, and with which epochs. Both kinds of server.
+SELECT hash, epoch, fetched_ms FROM krakepages WHERE hash IN (:keys) AND data IS NOT NULL;

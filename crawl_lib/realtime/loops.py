@@ -1,0 +1,21 @@
+"""Event loops of the programs of real time."""
+
+import asyncio
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+
+import uvloop
+
+
+def run_on_uvloop(serving: Coroutine[None, None, None]) -> None:
+    """Run a coroutine in a thread of its own, and wait for its end.
+
+    In the main thread, uvloop would take the signals that `signals.stop_on_signals` waits for.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="krake-loop") as pool:
+        pool.submit(_run, serving).result()
+
+
+def _run(serving: Coroutine[None, None, None]) -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serving)
