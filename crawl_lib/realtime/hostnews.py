@@ -37,7 +37,8 @@ class HostNews:
         """
         told = self._told.get((authority, epoch))
         if told is not None:
-            await asyncio.shield(told)
+            if not told.done():
+                await asyncio.shield(told)
             return {}
         fields: dict[str, Any] = {"is_first": True}
         task = self._told[authority, epoch] = asyncio.create_task(self._look_up(authority, fields))
