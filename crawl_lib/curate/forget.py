@@ -36,16 +36,15 @@ from crawl_lib.urls import Owners, host_of, key_of
 
 ASKED = 50_000
 _LATEST = 2**63 - 1
-_ROWS = pa.schema(
-    {
-        "key": pa.binary(KEY_BYTES),
-        "time": pa.int64(),
-        "place": pa.int32(),
-        "named": pa.bool_(),
-    }
-)
+_COLUMNS: dict[str, Any] = {
+    "key": pa.binary(KEY_BYTES),
+    "time": pa.int64(),
+    "place": pa.int32(),
+    "named": pa.bool_(),
+}
 NO_NODE = "."
 """The name in place of a node: no node counts imported pages, or pages fetched in real time."""
+_ROWS = pa.schema(_COLUMNS)
 Places = dict[tuple[str, str], int]
 """A number for each node and host whose counts have a URL."""
 

@@ -47,14 +47,13 @@ from crawl_lib.urlfiles import (
 )
 from crawl_lib.urls import host_of, key_of
 
-_SCHEMA = pa.schema(
-    {
-        "key": pa.binary(KEY_BYTES),
-        "time": pa.int64(),
-        "segment": pa.int32(),
-        "failed": pa.bool_(),
-    }
-)
+_COLUMNS: dict[str, Any] = {
+    "key": pa.binary(KEY_BYTES),
+    "time": pa.int64(),
+    "segment": pa.int32(),
+    "failed": pa.bool_(),
+}
+_SCHEMA = pa.schema(_COLUMNS)
 _LINES = 50_000
 
 
