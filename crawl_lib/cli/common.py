@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import is_dataclass
+from functools import partial
 from threading import Event
 from typing import Any, TextIO, TypeVar
 
@@ -79,6 +80,13 @@ def print_result(arguments: argparse.Namespace, value: object, show: Callable[[]
     show()
     if getattr(arguments, "dry_run", False):
         say("dry run: nothing was changed")
+
+
+def print_counted(arguments: argparse.Namespace, title: str, value: object) -> int:
+    """Print a result, for people as a table of its fields; return 0."""
+    counts = value if isinstance(value, Mapping) else vars(value)
+    print_result(arguments, value, partial(print_counts, title, counts))
+    return 0
 
 
 def print_json(value: object) -> None:

@@ -7,7 +7,6 @@ import sys
 import time
 import uuid
 from collections import Counter
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,8 @@ from crawl_lib import stages
 from crawl_lib.cli.common import (
     ResultTable,
     one_node,
+    print_counted,
     print_counts,
-    print_result,
     say,
     stage_stores,
     waiting,
@@ -277,21 +276,18 @@ def rank(arguments: argparse.Namespace) -> int:
     """Rank pages, hosts or domains."""
     with stage_stores(arguments) as stores:
         found = stages.rank_export(stores, export=_export(arguments, stores), of=arguments.graph)
-    print_result(arguments, found, partial(print_counts, f"ranks of {arguments.graph}", found))
-    return 0
+    return print_counted(arguments, f"ranks of {arguments.graph}", found)
 
 
 def score(arguments: argparse.Namespace) -> int:
     """Make ranks the scores of the CrawlDb."""
     with stage_stores(arguments) as stores:
         found = stages.update_score(stores, export=arguments.export)
-    print_result(arguments, found, partial(print_counts, "CrawlDb", found))
-    return 0
+    return print_counted(arguments, "CrawlDb", found)
 
 
 def text(arguments: argparse.Namespace) -> int:
     """Make the texts of segments that have none yet."""
     with stage_stores(arguments) as stores:
         report = stages.make_output(stores, output="text")
-    print_result(arguments, report, partial(print_counts, "text", report))
-    return 0
+    return print_counted(arguments, "text", report)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from crawl_lib import stages
-from crawl_lib.cli.common import print_counts, print_result, say, stage_stores
+from crawl_lib.cli.common import print_counted, print_result, say, stage_stores
 from crawl_lib.cli.tables import console, grid
 from crawl_lib.crawldb import counts_of
 from crawl_lib.duplicates import find_mirrors, find_near, find_templates, mark_duplicates
@@ -21,8 +21,7 @@ def mark(arguments: argparse.Namespace) -> int:
         stages.require_crawldb(stores)
         CrawlName(stores).require()
         found = counts_of(mark_duplicates(stores, now=datetime.now(UTC)))
-    print_result(arguments, found, partial(print_counts, "CrawlDb", vars(found)))
-    return 0
+    return print_counted(arguments, "CrawlDb", found)
 
 
 def near(arguments: argparse.Namespace) -> int:
@@ -34,8 +33,7 @@ def near(arguments: argparse.Namespace) -> int:
         name: version.manifest[name] for name in ("version", "cosine", "pages", "groups", "rows")
     }
     found = {**counts, "path": version.path}
-    print_result(arguments, found, partial(print_counts, "near duplicates", found))
-    return 0
+    return print_counted(arguments, "near duplicates", found)
 
 
 def mirrors(arguments: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from crawl_lib import stages
-from crawl_lib.cli.common import print_counts, print_result, say, stage_stores, tool_stores
+from crawl_lib.cli.common import print_counted, print_result, say, stage_stores, tool_stores
 from crawl_lib.commoncrawl import make_index, make_wet
 from crawl_lib.index import INDEX_OUTPUT, index_counts, index_stats, update_index
 from crawl_lib.push import push_index
@@ -15,13 +15,13 @@ def update(arguments: argparse.Namespace) -> int:
     """Make a version with the current pages."""
     with stage_stores(arguments) as stores:
         version = update_index(stores, now=datetime.now(UTC), purge=arguments.purge)
-    return _show(arguments, "index", index_counts(version))
+    return print_counted(arguments, "index", index_counts(version))
 
 
 def push(arguments: argparse.Namespace) -> int:
     """Bring OpenSearch to the newest version."""
     with stage_stores(arguments) as stores:
-        return _show(arguments, "push", push_index(stores))
+        return print_counted(arguments, "push", push_index(stores))
 
 
 def check(arguments: argparse.Namespace) -> int:
@@ -36,15 +36,14 @@ def check(arguments: argparse.Namespace) -> int:
 def stats(arguments: argparse.Namespace) -> int:
     """Show the newest version's content and omissions."""
     with tool_stores(arguments) as stores:
-        return _show(arguments, "index", index_stats(stores))
+        return print_counted(arguments, "index", index_stats(stores))
 
 
 def update_places(arguments: argparse.Namespace) -> int:
     """Take segments into the table of captures."""
     with stage_stores(arguments) as stores:
         found = stages.make_output(stores, output="captures")
-    print_result(arguments, found, partial(print_counts, "captures", found))
-    return 0
+    return print_counted(arguments, "captures", found)
 
 
 def commoncrawl_index(arguments: argparse.Namespace) -> int:
@@ -52,16 +51,11 @@ def commoncrawl_index(arguments: argparse.Namespace) -> int:
     with stage_stores(arguments) as stores:
         given = {name: getattr(arguments, name) for name in ("label", "folders", "with_requisites")}
         report = make_index(stores, **given)
-    return _show(arguments, report.path, report)
+    return print_counted(arguments, report.path, report)
 
 
 def commoncrawl_wet(arguments: argparse.Namespace) -> int:
     """Make WET files."""
     with stage_stores(arguments) as stores:
         report = make_wet(stores, label=arguments.label, folders=arguments.folders)
-    return _show(arguments, report.path, report)
-
-
-def _show(arguments: argparse.Namespace, title: str, report: object) -> int:
-    print_result(arguments, report, partial(print_counts, title, vars(report)))
-    return 0
+    return print_counted(arguments, report.path, report)

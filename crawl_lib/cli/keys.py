@@ -3,11 +3,10 @@
 import argparse
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from crawl_lib.cli.common import at_work, print_counts, print_result, require_yes, say, tool_stores
+from crawl_lib.cli.common import at_work, print_counted, print_result, require_yes, say, tool_stores
 from crawl_lib.config import Config, load_config
 from crawl_lib.errors import KeyTablesError
 from crawl_lib.frontier import NodeLock
@@ -88,8 +87,7 @@ def reshard_keys(arguments: argparse.Namespace) -> int:
         )
         patience_s = 2 * LOOK_S if len(there) < len(config.servers) else 0.0
         report = reshard(store, old, dry_run=dry_run, patience_s=patience_s, work=work)
-    print_result(arguments, vars(report), partial(print_counts, "resharded", vars(report)))
-    return 0
+    return print_counted(arguments, "resharded", report)
 
 
 def dump(arguments: argparse.Namespace) -> int:
@@ -107,5 +105,4 @@ def _file(arguments: argparse.Namespace, title: str, act: Callable[..., Any]) ->
         if act is load_keys:
             store.require_ring(write=not arguments.dry_run)
         report = act(store, Path(arguments.file), work, dry_run=arguments.dry_run)
-    print_result(arguments, vars(report), partial(print_counts, title, vars(report)))
-    return 0
+    return print_counted(arguments, title, report)

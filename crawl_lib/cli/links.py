@@ -8,7 +8,7 @@ from typing import Any
 
 from crawl_lib import stages
 from crawl_lib.ask import dump_links, inlinks_of, links_left_out
-from crawl_lib.cli.common import print_counts, print_result, say, stage_stores, tool_stores
+from crawl_lib.cli.common import print_counted, print_result, say, stage_stores, tool_stores
 from crawl_lib.ranks import update_linkrank
 
 
@@ -16,8 +16,7 @@ def update(arguments: argparse.Namespace) -> int:
     """Take in segments."""
     with stage_stores(arguments) as stores:
         found = stages.invert_links(stores)
-    print_result(arguments, found, partial(print_counts, "LinkDb", found))
-    return 0
+    return print_counted(arguments, "LinkDb", found)
 
 
 def rank(arguments: argparse.Namespace) -> int:
@@ -25,8 +24,7 @@ def rank(arguments: argparse.Namespace) -> int:
     with stage_stores(arguments) as stores:
         version = update_linkrank(stores, now=datetime.now(UTC))
     found = {"version": version.number, "path": version.path, "rows": version.manifest["rows"]}
-    print_result(arguments, found, partial(print_counts, "LinkRank", found))
-    return 0
+    return print_counted(arguments, "LinkRank", found)
 
 
 def get(arguments: argparse.Namespace) -> int:

@@ -18,7 +18,7 @@ from rich.control import Control
 from rich.segment import Segment, SegmentLines
 from rich.table import Table
 
-from crawl_lib.cli.common import print_counts, print_result, say, tool_stores
+from crawl_lib.cli.common import print_counted, print_result, say, tool_stores
 from crawl_lib.cli.figures import duration
 from crawl_lib.cli.tables import console, grid
 from crawl_lib.commoncrawl import FORMATS, export_graph_files
@@ -393,8 +393,7 @@ def graph_stats(arguments: argparse.Namespace) -> int:
         name = arguments.export or newest_export(stores)
         with open_web_graph(stores, name=name) as graph:
             found = graph.stats()
-    print_result(arguments, found, partial(print_counts, f"web graph of {name}", vars(found)))
-    return 0
+    return print_counted(arguments, f"web graph of {name}", found)
 
 
 def graph_export(arguments: argparse.Namespace) -> int:
@@ -415,9 +414,4 @@ def graph_export(arguments: argparse.Namespace) -> int:
             report = export_graph_files(stores, path, form=form, of=of, name=name, now=now)
         else:
             report = export_graph(stores, path, name=str(name), form=form, of=of)
-    print_result(
-        arguments,
-        report,
-        partial(print_counts, f"web graph of {name or 'all links'}", vars(report)),
-    )
-    return 0
+    return print_counted(arguments, f"web graph of {name or 'all links'}", report)

@@ -2,12 +2,11 @@
 
 import argparse
 from collections import Counter
-from functools import partial
 from pathlib import Path
 
 from crawl_lib.cli.common import (
     looked_first,
-    print_counts,
+    print_counted,
     print_result,
     say,
     stage_stores,
@@ -67,8 +66,7 @@ def retire(arguments: argparse.Namespace) -> int:
     else:
         result = act(dry_run)
     facts = result.facts
-    print_result(arguments, facts, partial(print_counts, f"retire {node}", facts))
-    return 0
+    return print_counted(arguments, f"retire {node}", facts)
 
 
 def admit(arguments: argparse.Namespace) -> int:

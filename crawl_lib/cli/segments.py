@@ -13,7 +13,7 @@ from crawl_lib import curate
 from crawl_lib.cli.common import (
     ResultTable,
     looked_first,
-    print_counts,
+    print_counted,
     print_result,
     say,
     tool_stores,
@@ -393,5 +393,4 @@ def index_cdxj(arguments: argparse.Namespace) -> int:
     """Merge the indexes of all segments into one."""
     with tool_stores(arguments) as stores:
         report = curate.merge_indexes(stores, Path(arguments.output) if arguments.output else None)
-    print_result(arguments, report, partial(print_counts, f"index: {report.file}", vars(report)))
-    return 0
+    return print_counted(arguments, f"index: {report.file}", report)

@@ -18,7 +18,14 @@ from crawl_lib.ask import (
     row_of_url,
     says_listing,
 )
-from crawl_lib.cli.common import print_counts, print_result, say, stage_stores, tool_stores
+from crawl_lib.cli.common import (
+    print_counted,
+    print_counts,
+    print_result,
+    say,
+    stage_stores,
+    tool_stores,
+)
 from crawl_lib.config import FIFO
 from crawl_lib.crawldb import counts_of, filter_crawldb, init_crawldb, rebuild
 from crawl_lib.rounds import CrawlName
@@ -30,8 +37,7 @@ def stats(arguments: argparse.Namespace) -> int:
     """Show sums over the newest version."""
     with tool_stores(arguments) as stores:
         found = crawldb_stats(stores, now=datetime.now(UTC))
-    print_result(arguments, found, partial(print_counts, f"version {found['version']}", found))
-    return 0
+    return print_counted(arguments, f"version {found['version']}", found)
 
 
 def get(arguments: argparse.Namespace) -> int:
@@ -143,8 +149,7 @@ def _grow(
         if not is_first:
             CrawlName(stores).require()
         found = counts_of(make(stores, now=datetime.now(UTC)))
-    print_result(arguments, found, partial(print_counts, "CrawlDb", vars(found)))
-    return 0
+    return print_counted(arguments, "CrawlDb", found)
 
 
 def generate(arguments: argparse.Namespace) -> int:
@@ -152,5 +157,4 @@ def generate(arguments: argparse.Namespace) -> int:
     which = {"run_id": arguments.run_id, "iteration": arguments.iteration}
     with stage_stores(arguments) as stores:
         found = stages.generate(stores, **which, batch_size=arguments.batch_size)
-    print_result(arguments, found, partial(print_counts, f"{arguments.run_id}: list", found))
-    return 0
+    return print_counted(arguments, f"{arguments.run_id}: list", found)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from crawl_lib.cli.common import print_counts, print_result, say, stage_stores, tool_stores
+from crawl_lib.cli.common import print_counted, print_result, say, stage_stores, tool_stores
 from crawl_lib.rounds import CrawlName
 from crawl_lib.terms import postings_of, search_terms, update_terms
 
@@ -17,8 +17,7 @@ def update(arguments: argparse.Namespace) -> int:
         version = update_terms(stores, now=datetime.now(UTC))
     counts = {name: version.manifest[name] for name in ("version", "pages", "postings", "rows")}
     found = {**counts, "path": version.path}
-    print_result(arguments, found, partial(print_counts, "terms", found))
-    return 0
+    return print_counted(arguments, "terms", found)
 
 
 def get(arguments: argparse.Namespace) -> int:

@@ -230,7 +230,7 @@ class _Update:
         engine = self.engine
         self.inputs.give(engine, "pages_given", "all_links")
         Versions(self.stores, CRAWLDB).give(self.parent, engine, "all_old")
-        self.scores.scoring.read_pages(engine, "pages_given")
+        self.scores.scoring.read_pages(engine)
         self.work.keep(
             "texts", _SIGNATURES, self._signatures([segment for segment, _ in self.inputs.segments])
         )

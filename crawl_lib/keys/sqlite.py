@@ -82,15 +82,15 @@ class SqliteKeyServer(KeyServer):
             return connection.execute(statement, values).fetchall()
 
     def insert(self, keys: Sequence[bytes], state: KeyState) -> None:
-        with self._open() as connection:
-            connection.execute(
-                _ADD if state is KeyState.QUEUED else _RAISE, (int(state), _json(keys))
-            )
+        self._note(keys, state, _RAISE)
 
     def set_state(self, keys: Sequence[bytes], state: KeyState) -> None:
+        self._note(keys, state, _SET)
+
+    def _note(self, keys: Sequence[bytes], state: KeyState, statement: str) -> None:
         with self._open() as connection:
             connection.execute(
-                _ADD if state is KeyState.QUEUED else _SET, (int(state), _json(keys))
+                _ADD if state is KeyState.QUEUED else statement, (int(state), _json(keys))
             )
 
     def claim(self, keys: Sequence[bytes]) -> Claim:

@@ -36,8 +36,6 @@ from crawl_lib.versions import Version, Versions
 
 MAX_ATTEMPTS = 4
 """Beginnings of a push. Another push, or a stranger, may take the index away."""
-FIRST_REVISION = 2
-"""The first revision of an index with headings and anchors in the documents."""
 log = logging.getLogger(__name__)
 
 
@@ -86,10 +84,6 @@ def _version_to_push(stores: Stores) -> Version:
     if version is None:
         raise InputError(
             f"{stores.crawl.at(INDEX.folder)}: there is no index yet; run `krake index update`"
-        )
-    if version.manifest["settings"]["revision"] < FIRST_REVISION:
-        raise InputError(
-            f"{version.path}: an older Krake made it; `krake index update` makes a version to push"
         )
     return version
 

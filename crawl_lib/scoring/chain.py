@@ -82,19 +82,19 @@ class Scoring:
         """The numbers noted for pages."""
         return tuple(column for plugin in self.plugins for column in plugin.columns)
 
-    def read_pages(self, engine: Engine, given: str) -> None:
-        """Make `pages` and `noted` of a table of captures.
+    def read_pages(self, engine: Engine) -> None:
+        """Make `pages` and `noted` of the table of captures `pages_given`.
 
         `pages` has the metadata without the noted numbers.
         """
         if not self.columns:
-            engine.define("pages", f"select * from {given}")
+            engine.define("pages", "select * from pages_given")
             return
         names = [name for name in PAGES_SCHEMA.names if name != "metadata"]
         plain = f"regexp_replace(metadata, '{_NOTED}, |, {_NOTED}|{_NOTED}', '') as metadata"
-        engine.define("pages", f"select {', '.join(names)}, segment, {plain} from {given}")
+        engine.define("pages", f"select {', '.join(names)}, segment, {plain} from pages_given")
         numbers = ", ".join(map(_NUMBER.format, self.columns))
-        engine.define("noted", f"select key, segment, time, {numbers} from {given}")
+        engine.define("noted", f"select key, segment, time, {numbers} from pages_given")
 
     def apply(
         self, work: VersionWork, moment: str, source: str, target: str, schema: pa.Schema

@@ -7,7 +7,7 @@ hours. A day is the sum of its hours. `files` names and reads versions, `latency
 """
 
 from crawl_lib.statistics.files import STATISTICS_SCHEMA, Period, StatisticsFiles
-from crawl_lib.statistics.latency import BUCKETS, bucket_of, quantile_ms
+from crawl_lib.statistics.latency import BUCKETS, quantile_ms
 from crawl_lib.statistics.making import StatisticsReport, last_hour, update_statistics
 from crawl_lib.statistics.output import STATISTICS_OUTPUT
 from crawl_lib.statistics.page import write_statistics

@@ -21,15 +21,6 @@ class Bucket(NamedTuple):
     squares: int = 0
 
 
-def bucket_of(latency_ms: int) -> int:
-    """Return the number of a latency's bucket, as `sql/statistics/fetches.sql` does."""
-    return (
-        min(BUCKETS - 1, math.floor(math.log(latency_ms) / math.log(GROWTH)))
-        if latency_ms > 1
-        else 0
-    )
-
-
 def quantile_ms(buckets: Mapping[int, Bucket], share: float) -> float | None:
     """Estimate a quantile of latencies in ms, None without latencies.
 

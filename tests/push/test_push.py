@@ -403,18 +403,6 @@ def test_without_an_index_or_an_address_nothing_is_asked(tmp_path: Path, pushing
     assert pushing.server.requests == []
 
 
-def test_an_index_of_an_older_krake_has_to_be_updated_first(pushing: Pushing) -> None:
-    version = pushing.seal(FIRST)
-    old = replace(
-        version,
-        manifest={**version.manifest, "settings": {**version.manifest["settings"], "revision": 1}},
-    )
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("crawl_lib.push.push.newest_index", lambda versions: old)
-        with pytest.raises(InputError, match="an older Krake made it; `krake index update`"):
-            pushing.push()
-
-
 def test_an_index_with_the_name_of_the_alias_is_left_alone(pushing: Pushing) -> None:
     pushing.seal(FIRST)
     pushing.server.indexes[ALIAS] = Index({}, documents={"one": {}})

@@ -28,6 +28,7 @@ from tests.segment.helpers import HEAD, TIME, answered, fill, taken, writer
 
 BODY = b"<p>hello"
 URL = "http://a.example/0"
+OWN = "<urn:uuid:01234567-89ab-4cde-8f01-23456789abcd>"
 EARLIER = Earlier(
     "7/node-a", "krake-7-node-a-0-00000.warc.gz", 2048, TIME - 9, sha1(BODY).hexdigest(), '"x"'
 )
@@ -98,7 +99,7 @@ def test_a_revisit_that_has_lost_its_metadata_record_is_no_page(tmp_path: Path) 
     """What it is a revisit of, only that record says; its URL is known, and fetched again."""
     fetched = answered(URL, BODY)
     fetched.revisits = EARLIER
-    group = RecordEncoder().group(fetched, asked())
+    group = RecordEncoder(file_id=OWN).group(fetched, asked())
     path = tmp_path / "krake-1-node-a-0-00000.warc.gz"
     path.write_bytes(group.data[: group.main_offset + group.main_length])
     gleaner = Gleaner(Work())

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from crawl_lib.statistics import BUCKETS, bucket_of, quantile_ms
-from crawl_lib.statistics.latency import Bucket
+from crawl_lib.statistics import BUCKETS, quantile_ms
+from crawl_lib.statistics.latency import GROWTH, Bucket
 
 SHAPES: dict[str, Callable[[random.Random], float]] = {
     "log-normal": lambda rng: rng.lognormvariate(math.log(120), 1.0),
@@ -22,6 +22,13 @@ SHAPES: dict[str, Callable[[random.Random], float]] = {
     "two servers": lambda rng: rng.gauss(80, 1) if rng.random() < 0.7 else rng.gauss(700, 20),
     "beyond the last bucket": lambda rng: rng.uniform(60_000, 90_000),
 }
+
+
+def bucket_of(latency_ms: int) -> int:
+    """The number of a latency's bucket, as `sql/statistics/fetches.sql` computes it."""
+    if latency_ms <= 1:
+        return 0
+    return min(BUCKETS - 1, math.floor(math.log(latency_ms) / math.log(GROWTH)))
 
 
 def buckets_of(latencies: list[int]) -> dict[int, Bucket]:
