@@ -64,7 +64,16 @@ if TYPE_CHECKING:
     from crawl_lib.stores import Secrets, Stores, open_stores
 else:
     # Loaded when they are asked for: a program gets here before it can do anything, also before it obeys Ctrl-C.
-    __getattr__ = loads_later(__name__, __file__)
+    __getattr__ = loads_later(
+        __name__,
+        {
+            "config": ("Config", "from_mapping", "load_config"),
+            "errors": ("KrakeError",),
+            "records": ("Fetched", "QueuedUrl", "TakenUrl"),
+            "states": ("KeyState", "Outcome"),
+            "stores": ("Secrets", "Stores", "open_stores"),
+        },
+    )
 
 
 __all__ = [

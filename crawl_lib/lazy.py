@@ -1,34 +1,23 @@
 """Names of a package whose modules take long to load, and are loaded at the first use (PEP 562)."""
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
-_IMPORT = re.compile(r"^    from (\S+) import (?:\(([^)]*)\)|(.*))$", re.MULTILINE)
 
-
-def loads_later(package: str, file: str) -> Callable[[str], Any]:
+def loads_later(package: str, modules: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
     """Return the `__getattr__` of a package.
 
-    `file`: the package's source. Its imports under `if TYPE_CHECKING:` are the names that are loaded later, so that the
-    names are listed once. The returned function raises AttributeError for other names, as Python requires.
+    `modules`: the names in each module of the package, by module. The returned function raises AttributeError for other
+    names, as Python requires.
     """
-    source = Path(file).read_text("utf-8")
-    block = source.partition("\nif TYPE_CHECKING:\n")[2].partition("\nelse:\n")[0]
-    module_of = {
-        name: module
-        for module, several, one in _IMPORT.findall(block)
-        for name in re.findall(r"\w+", several or one)
-    }
+    module_of = {name: module for module, names in modules.items() for name in names}
     # Python makes a loaded module an attribute of its package, under the module's name.
-    modules = {module.removeprefix(f"{package}.") for module in module_of.values()}
-    assert not module_of.keys() & modules, f"{package} has a module in the place of a name"
+    assert not module_of.keys() & modules.keys(), f"{package} has a module in the place of a name"
 
     def get(name: str) -> Any:
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(module_of[name]), name)
+        return getattr(import_module(f"{package}.{module_of[name]}"), name)
 
     return get

@@ -71,7 +71,14 @@ if TYPE_CHECKING:
 else:
     # Modules with numpy and Arrow are loaded at their first use, here and below. Both begin threads, so a process that
     # forks a child for each task must not have them. Loading takes a third of a second, which most tasks save.
-    __getattr__ = loads_later(__name__, __file__)
+    __getattr__ = loads_later(
+        "crawl_lib",
+        {
+            "node": ("crawl_node", "retire_node", "settle_node"),
+            "rounds": ("status_of",),
+            "usable": ("require_usable",),
+        },
+    )
 
 Result = dict[str, Any]
 _NAMED_SEEDS = 100

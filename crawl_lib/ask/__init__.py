@@ -41,4 +41,52 @@ if TYPE_CHECKING:
     from crawl_lib.ask.why import explain, says_listing
 else:
     # A server with a child loads no table library, and the child loads few.
-    __getattr__ = loads_later(__name__, __file__)
+    __getattr__ = loads_later(
+        __name__,
+        {
+            "apart": (
+                "PARTS",
+                "LookUp",
+                "look_up",
+            ),
+            "check": ("check_url",),
+            "links": (
+                "dump_links",
+                "inlinks_of",
+                "links_left_out",
+            ),
+            "page": (
+                "ServerAnswer",
+                "find_page",
+                "newest_rows",
+                "read_answer",
+            ),
+            "segments": (
+                "ListedSegment",
+                "captures_of",
+                "dump_rows",
+                "list_segments",
+                "refused_hosts",
+                "require_segments",
+                "segment_files",
+            ),
+            "table": (
+                "best_rows",
+                "crawldb_stats",
+                "dump_crawldb",
+                "dump_hosts",
+                "explain_listing",
+                "look_up_listing",
+                "row_of_url",
+            ),
+            "visit": (
+                "Link",
+                "CheckedFetch",
+                "visit_url",
+            ),
+            "why": (
+                "explain",
+                "says_listing",
+            ),
+        },
+    )

@@ -39,4 +39,4 @@ if TYPE_CHECKING:
     from crawl_lib.crawldir.forgotten import Forget, Forgotten
 else:
     # numpy begins threads, and no task reads what was forgotten.
-    __getattr__ = loads_later(__name__, __file__)
+    __getattr__ = loads_later(__name__, {"forgotten": ("Forget", "Forgotten")})

@@ -39,7 +39,25 @@ if TYPE_CHECKING:
     )
 else:
     # Arrow takes a tenth of a second, and the question whether an engine could work (`require_engine`) needs no Arrow.
-    __getattr__ = loads_later(__name__, __file__)
+    __getattr__ = loads_later(
+        __name__,
+        {
+            "engine": ("Engine", "Workplace", "first_of_each", "in_batches", "sql_text"),
+            "numbers": (
+                "KEY_BYTES",
+                "Ints",
+                "KeyNumbers",
+                "Keys",
+                "column_of",
+                "count_sorted",
+                "hosts_of",
+                "keys_of",
+                "numbered",
+                "numbered_names",
+                "values_of",
+            ),
+        },
+    )
 
 
 @contextmanager

@@ -41,4 +41,50 @@ if TYPE_CHECKING:
     from crawl_lib.fetch.useragent import user_agent_header
 else:
     # asyncio, curl and c-ares take 25 ms; readers of host data need none of these.
-    __getattr__ = loads_later(__name__, __file__)
+    __getattr__ = loads_later(
+        __name__,
+        {
+            "address": (
+                "AddressFilter",
+                "how_to_allow",
+                "inner_networks",
+            ),
+            "again": ("retry_at",),
+            "classify": ("outcome_of_status",),
+            "hosts": (
+                "Limits",
+                "limits_of",
+                "pace_s",
+            ),
+            "hoststore": (
+                "HOSTS_TABLES",
+                "HostState",
+                "HostState",
+                "HostStore",
+                "host_store_file",
+                "hosts_in_back_off",
+                "make_hosts_folder",
+                "read_hosts",
+            ),
+            "loop": (
+                "LiveRun",
+                "fetch_all",
+            ),
+            "pagetables": ("Text", "TextRow", "domain_number", "page_number"),
+            "retry": (
+                "RETRIES",
+                "costs_a_retry",
+            ),
+            "robots": (
+                "MIN_TTL_S",
+                "rules_of_row",
+            ),
+            "robotstxt": ("deciding_line",),
+            "turns": (
+                "Spans",
+                "Turns",
+                "boot_id",
+            ),
+            "useragent": ("user_agent_header",),
+        },
+    )

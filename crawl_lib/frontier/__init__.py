@@ -34,4 +34,4 @@ if TYPE_CHECKING:
     from crawl_lib.frontier.check import check_queue, is_readable
 else:
     # No task looks for damage.
-    __getattr__ = loads_later(__name__, __file__)
+    __getattr__ = loads_later(__name__, {"check": ("check_queue", "is_readable")})

@@ -30,4 +30,12 @@ if TYPE_CHECKING:
     from crawl_lib.graph.files import export_graph, grouped, page_arcs, require_new, whole_file
     from crawl_lib.graph.output import EXPORTS_OUTPUT
 else:
-    __getattr__ = loads_later(__name__, __file__)
+    __getattr__ = loads_later(
+        __name__,
+        {
+            "bv": ("BV_SUFFIXES", "write_bv"),
+            "check": ("check_export", "check_table"),
+            "files": ("export_graph", "grouped", "page_arcs", "require_new", "whole_file"),
+            "output": ("EXPORTS_OUTPUT",),
+        },
+    )

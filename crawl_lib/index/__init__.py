@@ -26,4 +26,17 @@ if TYPE_CHECKING:
     from crawl_lib.index.versions import INDEX, PAGES_FILE, file_of, made_ms_of
 else:
     # Tantivy is 17 MB; most commands need no index.
-    __getattr__ = loads_later(__name__, __file__)
+    __getattr__ = loads_later(
+        __name__,
+        {
+            "copies": ("delete_other_copies", "local_folder", "verify_copy"),
+            "fields": ("REVISION", "Fields", "IndexedPage", "pages_with_keys", "sites_of"),
+            "languages": ("LANGUAGES", "OTHER", "Analysers"),
+            "look": ("WHY", "index_counts", "index_stats", "why_indexed"),
+            "output": ("INDEX_OUTPUT",),
+            "pages": ("PAGES_SCHEMA",),
+            "runs": ("find_runs", "spaced", "without_runs"),
+            "update": ("newest_index", "update_index"),
+            "versions": ("INDEX", "PAGES_FILE", "file_of", "made_ms_of"),
+        },
+    )

@@ -38,4 +38,10 @@ if TYPE_CHECKING:
     from crawl_lib.keys.mysql import MySqlServer, parse_server
 else:
     # PyMySQL takes 60 ms, and no task looks for damage.
-    __getattr__ = loads_later(__name__, __file__)
+    __getattr__ = loads_later(
+        __name__,
+        {
+            "mysql": ("MySqlServer", "parse_server"),
+            "looks": ("check_tables", "make_again", "set_aside", "why_broken"),
+        },
+    )

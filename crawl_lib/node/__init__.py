@@ -30,4 +30,20 @@ if TYPE_CHECKING:
     from crawl_lib.node.watermarks import FreeSpace
 else:
     # Arrow takes a tenth of a second, and who asks for free room (`FreeSpace`) needs none.
-    __getattr__ = loads_later(__name__, __file__)
+    __getattr__ = loads_later(
+        __name__,
+        {
+            "crawl": ("crawl_node", "require_ready", "settle_node"),
+            "guards": ("mismatch",),
+            "retire": (
+                "RetireReport",
+                "admit_node",
+                "read_decision",
+                "retire_lost",
+                "retire_node",
+            ),
+            "sources": ("taken_in_before", "waiting_sources"),
+            "take": ("mark_pages",),
+            "watermarks": ("FreeSpace",),
+        },
+    )

@@ -56,4 +56,42 @@ if TYPE_CHECKING:
     )
 else:
     # All of it takes 10 ms, and tables need the compiled library alone.
-    __getattr__ = loads_later(__name__, __file__)
+    __getattr__ = loads_later(
+        __name__,
+        {
+            "charset": ("PRESCAN_BYTES", "charset_of", "to_utf8"),
+            "content": ("Content", "decode_content"),
+            "css": ("CSS", "parse_css"),
+            "dates": ("http_date", "written_date"),
+            "directives": ("Directives", "directives_of", "x_robots_nofollow"),
+            "facts": ("Facts", "Metadata", "read_facts"),
+            "headers": ("Headers", "escape_octets", "parse_head"),
+            "html": (
+                "TEXTS_OF_LINK",
+                "ParsedPage",
+                "count_links",
+                "html_to_utf8",
+                "parse_html",
+                "words_of",
+            ),
+            "languages": ("language_of_tag",),
+            "mime": ("HTML_TYPES", "XHTML", "detect_mime"),
+            "refresh": ("with_refresh",),
+            "robotsbody": ("robots_text",),
+            "scan": (
+                "SKETCH_BYTES",
+                "load_native",
+                "may_name_charset",
+                "native_library",
+                "require_scanner",
+                "sketch",
+            ),
+            "sitemap": (
+                "GZIP_MAGIC",
+                "SITEMAP_TYPES",
+                "may_be_sitemap",
+                "parse_sitemap",
+                "robots_sitemaps",
+            ),
+        },
+    )

@@ -15,4 +15,4 @@ if TYPE_CHECKING:
     from crawl_lib.push.push import push_index
 else:
     # The index needs Tantivy, and most commands need neither.
-    __getattr__ = loads_later(__name__, __file__)
+    __getattr__ = loads_later(__name__, {"output": ("PUSH_OUTPUT",), "push": ("push_index",)})

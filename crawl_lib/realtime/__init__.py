@@ -35,4 +35,19 @@ if TYPE_CHECKING:
     from crawl_lib.realtime.service import fetcher_of, serve_realtime
 else:
     # Starlette, uvicorn and msgspec are an extra.
-    __getattr__ = loads_later(__name__, __file__)
+    __getattr__ = loads_later(
+        __name__,
+        {
+            "arriving": ("collect_all", "collect_from"),
+            "certificates": ("Identity", "make_certificates"),
+            "checking": ("check_live", "repair_live"),
+            "client": ("Client",),
+            "collect": ("CollectReport", "collect_parts"),
+            "fetcher": ("start_fetcher",),
+            "filling": ("FillReport", "fill_table"),
+            "gate": ("FetcherPlace", "serve_fetcher"),
+            "rates": ("change_rate", "rate_of"),
+            "rows": ("RowsReport", "drop_rows", "forget_rows", "row_facts"),
+            "service": ("fetcher_of", "serve_realtime"),
+        },
+    )

@@ -45,4 +45,10 @@ if TYPE_CHECKING:
     )
 else:
     # Arrow begins threads, and takes a third of a second; no task asks for the status.
-    __getattr__ = loads_later(__name__, __file__)
+    __getattr__ = loads_later(
+        __name__,
+        {
+            "iterations": ("Iterations", "Span"),
+            "status": ("CrawlReader", "crawl_status", "keys_status", "open_to_look", "status_of"),
+        },
+    )

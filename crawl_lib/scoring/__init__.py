@@ -13,4 +13,4 @@ from crawl_lib.scoring.plugin import Plugin
 if TYPE_CHECKING:
     from crawl_lib.scoring.chain import Scoring
 else:
-    __getattr__ = loads_later(__name__, __file__)
+    __getattr__ = loads_later(__name__, {"chain": ("Scoring",)})

@@ -36,4 +36,30 @@ if TYPE_CHECKING:
     from crawl_lib.search.stored import StoredPage, stored_page
 else:
     # Tantivy is 17 MB; most commands search nothing.
-    __getattr__ = loads_later(__name__, __file__)
+    __getattr__ = loads_later(
+        __name__,
+        {
+            "answers": (
+                "SearchAnswer",
+                "Explanation",
+                "Result",
+                "Share",
+                "SearchOptions",
+                "answer",
+                "every_page",
+                "ranked",
+            ),
+            "clauses": ("is_filter",),
+            "opened": ("OpenIndex", "open_index"),
+            "places": ("CapturePlace",),
+            "plain": ("as_json", "time_of"),
+            "pool": ("SearchPool",),
+            "query": ("Group", "PartKind", "QueryPart", "QueryReading", "read_query"),
+            "ranking": ("PAGE_SIZE", "Weights"),
+            "reader": ("IndexReader", "IndexSource"),
+            "sites": ("Sites",),
+            "snippets": ("Snippet",),
+            "source": ("IndexVersions",),
+            "stored": ("StoredPage", "stored_page"),
+        },
+    )

@@ -48,4 +48,18 @@ if TYPE_CHECKING:
 else:
     # These modules load Arrow, which takes a tenth of a second, and not each task of a node reads or writes rows. No
     # task looks for damage.
-    __getattr__ = loads_later(__name__, __file__)
+    __getattr__ = loads_later(
+        __name__,
+        {
+            "build": ("build_segment", "built_problem"),
+            "check": ("check_segment",),
+            "reader": ("SegmentReader",),
+            "schema": ("LINKS_SCHEMA", "PAGES_SCHEMA", "SUBMISSIONS_SCHEMA", "PageRow"),
+            "spool": ("PartWriter",),
+            "tables": (
+                "LinkBlock",
+                "read_blocks",
+                "write_parquet",
+            ),
+        },
+    )

@@ -19,4 +19,11 @@ if TYPE_CHECKING:
     from crawl_lib.serve.server import serve_search
 else:
     # Starlette and Jinja2 are an extra.
-    __getattr__ = loads_later(__name__, __file__)
+    __getattr__ = loads_later(
+        __name__,
+        {
+            "app": ("Service", "make_app"),
+            "listening": ("Address", "Server", "listen"),
+            "server": ("serve_search",),
+        },
+    )

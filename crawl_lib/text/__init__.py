@@ -29,4 +29,19 @@ if TYPE_CHECKING:
     )
 else:
     # A child loads `child` alone.
-    __getattr__ = loads_later(__name__, __file__)
+    __getattr__ = loads_later(
+        __name__,
+        {
+            "output": ("TEXT_OUTPUT",),
+            "normal": ("nfc",),
+            "profile": ("count_words", "is_long_word", "text_profile"),
+            "stage": (
+                "AGAIN",
+                "TEXT_SCHEMA",
+                "TextReport",
+                "extract_text",
+                "read_text",
+                "text_table",
+            ),
+        },
+    )

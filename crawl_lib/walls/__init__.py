@@ -33,4 +33,27 @@ if TYPE_CHECKING:
     )
 else:
     # `process` bars packages before anything else is loaded.
-    __getattr__ = loads_later(__name__, __file__)
+    __getattr__ = loads_later(
+        __name__,
+        {
+            "calls": ("NO_FILTER_TEXT", "can_filter", "refuse_calls"),
+            "forkserver": (
+                "WORKER",
+                "Forked",
+                "die_with_parent",
+                "ended",
+                "fork_child",
+                "fork_server",
+                "serve",
+            ),
+            "process": ("allow_descriptors", "bar_packages", "keep_memory"),
+            "sandbox": (
+                "NONE_TEXT",
+                "clean_environment",
+                "data_bytes",
+                "landlock_abi",
+                "set_limits",
+                "shut_in",
+            ),
+        },
+    )

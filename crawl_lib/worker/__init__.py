@@ -25,4 +25,14 @@ if TYPE_CHECKING:
     from crawl_lib.worker.workers import WorkerTask, prepare_workers, run_workers
 else:
     # A fetching process bars packages before anything else is loaded.
-    __getattr__ = loads_later(__name__, __file__)
+    __getattr__ = loads_later(
+        __name__,
+        {
+            "discovery": ("Discovery",),
+            "page": ("PageHandler",),
+            "patterns": ("room_of",),
+            "reading": ("Reader",),
+            "worker": ("build_walls", "limit_worker"),
+            "workers": ("WorkerTask", "prepare_workers", "run_workers"),
+        },
+    )
