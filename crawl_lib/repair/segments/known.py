@@ -148,7 +148,7 @@ class Known:
 
     def pending(self) -> list[str]:
         """Return the lists of dropped pages that the manifest lacks."""
-        listed = {entry["name"] for entry in self.manifest.files} if self.manifest else set()
+        listed = {entry.name for entry in self.manifest.files} if self.manifest else set()
         return [
             name for name in DroppedLists(self.storage, self.path).names() if name not in listed
         ]
