@@ -65,7 +65,8 @@ def check_keys(arguments: argparse.Namespace) -> int:
     names = "".join(
         f"{name} is {server}\n" for name, server in config.key_storage.by_short_name.items()
     )
-    print_result(arguments, report.to_mapping(), lambda: say(names + report.to_text()))
+    shown = {**vars(report), "ok": report.ok}
+    print_result(arguments, shown, lambda: say(names + report.to_text()))
     return 0 if report.ok else 1
 
 

@@ -70,7 +70,12 @@ def inject(
             spread.add(host, line)
         seeds.require_some()
         set_damaged_aside(crawl, digest.hexdigest())
-        facts = {"digest": digest.hexdigest(), "run_id": run_id, "seeds": seeds.report.to_mapping()}
+        report = {
+            name: value
+            for name, value in vars(seeds.report).items()
+            if value or name != "rule_errors"
+        }
+        facts = {"digest": digest.hexdigest(), "run_id": run_id, "seeds": report}
         return _publish(crawl, digest.hexdigest(), FileName.SEEDS, spread, facts)
 
 
