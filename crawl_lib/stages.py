@@ -15,13 +15,14 @@ each iteration, and `inject` ends with an update, so that seeds are due.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from crawl_lib.crawldir import InboxManifest
 from crawl_lib.errors import ConfigError
 from crawl_lib.keys import repair
 from crawl_lib.lazy import loads_later
@@ -122,7 +123,7 @@ def inject(
         stores.crawl, run_id, parsed, Division.of(config), fetch=config.fetch, work=stores
     )
     CrawlName(stores).note()
-    result = {"path": stores.crawl.inbox.path(manifest["digest"]), **manifest["seeds"]}
+    result = {"path": stores.crawl.inbox.path(manifest.said["digest"]), **manifest.said["seeds"]}
     if config.order.has_crawldb:
         grown = update_crawldb(stores)
         result["crawldb"] = {name: grown[name] for name in ("version", "rows")}
@@ -143,14 +144,14 @@ def inject(
     return result
 
 
-def _few_seeds(stores: Stores, manifest: Mapping[str, Any]) -> list[str]:
+def _few_seeds(stores: Stores, manifest: InboxManifest) -> list[str]:
     """Return the seeds of a manifest with at most `_NAMED_SEEDS`.
 
     If there are more, no seed is returned, since no caller waits for a single seed.
     """
-    if manifest["accepted"] > _NAMED_SEEDS:
+    if manifest.accepted > _NAMED_SEEDS:
         return []
-    where = f"{stores.crawl.inbox.path(manifest['digest'])}/{OUTLINKS_NAME}"
+    where = f"{stores.crawl.inbox.path(manifest.said['digest'])}/{OUTLINKS_NAME}"
     return [
         url_of_line(line).decode() for line in read_outlinks(stores.storage.open_read(where), where)
     ]

@@ -29,6 +29,7 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Any
 
+from crawl_lib.crawldir.handed import InboxManifest
 from crawl_lib.dataclass import dataclass
 from crawl_lib.dfsfiles import read_json
 from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
@@ -186,11 +187,15 @@ class Inbox:
         """Return the folder of injected seeds, or of a list."""
         return self._crawl.at(kind, name)
 
-    def manifest(self, name: str, kind: str = FileName.SEEDS) -> dict[str, Any]:
-        """Read the manifest of a folder."""
-        return read_json(self._crawl.storage, f"{self.path(name, kind)}/{MANIFEST_FILE}")
+    def manifest(self, name: str, kind: str = FileName.SEEDS) -> InboxManifest:
+        """Read the manifest of a folder.
 
-    def manifest_if_there(self, name: str, kind: str = FileName.SEEDS) -> dict[str, Any] | None:
+        Raises PathNotFoundError or DamagedFileError naming the path.
+        """
+        path = f"{self.path(name, kind)}/{MANIFEST_FILE}"
+        return InboxManifest.from_mapping(read_json(self._crawl.storage, path), path)
+
+    def manifest_if_there(self, name: str, kind: str = FileName.SEEDS) -> InboxManifest | None:
         """Read the manifest.
 
         None: another process has deleted the folder since it was listed.
@@ -205,7 +210,9 @@ class Inbox:
     def scope(self, digest: str) -> set[str]:
         """Read the hosts of injected seeds. Raises DamagedFileError."""
         where = f"{self.path(digest)}/{FileName.SCOPE}"
-        return _read_scope(self._crawl.storage, where, self.manifest(digest).get(Scopes.DIGEST))
+        return _read_scope(
+            self._crawl.storage, where, self.manifest(digest).said.get(Scopes.DIGEST)
+        )
 
 
 class Scopes:

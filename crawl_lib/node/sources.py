@@ -55,8 +55,8 @@ def waiting_sources(
             )
             if manifest is None:
                 continue
-            nodes = tuple(manifest.get("nodes", ()))
-            sources.append(_source(stores, node, path, name, manifest.get("outlinks"), nodes=nodes))
+            parts, nodes = manifest.outlinks, manifest.nodes
+            sources.append(_source(stores, node, path, name, parts, nodes=nodes))
     named = {folder for folder, _ in planned}
     for folder in stores.crawl.folders():
         if folder in taken_in.complete:

@@ -146,8 +146,9 @@ def budgets_reached(stores: Stores, state: FolderState) -> str:
     counts = [(state.index or {}).get("over_budget", {})]
     if stores.config.order.makes_lists:
         with suppress(DamagedFileError):
-            lists = (made for made in generated(stores) if made.get("folder") == state.folder.name)
-            counts += [made.get("over_budget", {}) for made in islice(lists, 1)]
+            said = (made.said for _, made in generated(stores))
+            lists = (one for one in said if one.get("folder") == state.folder.name)
+            counts += [one.get("over_budget", {}) for one in islice(lists, 1)]
     words = budgets_in_words(IntakeReport.largest(*counts))
     return f"{words}; for exceptions see urls.domains" if words else ""
 
