@@ -29,6 +29,7 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Any
 
+from crawl_lib.crawldir.folderindex import FolderIndex, require_parts
 from crawl_lib.crawldir.handed import InboxManifest
 from crawl_lib.dataclass import dataclass
 from crawl_lib.dfsfiles import read_json
@@ -401,10 +402,6 @@ class CrawlDirectory:
         self._iterations.pop(folder, None)
 
 
-_MANIFEST_PARTS = {"counts": dict, "outlinks": dict, "scope_added": list}
-"""The parts of a segment's manifest, and of an index."""
-
-
 @dataclass(frozen=True)
 class Folder:
     """An iteration's folder in the crawl directory."""
@@ -446,18 +443,14 @@ class Folder:
                 found[node] = self.crawl.segment(self.name, node).manifest()
         return found
 
-    @staticmethod
-    def has_parts(index: Mapping[str, Any]) -> bool:
-        """Return whether an index has all parts, of the right types."""
-        return all(isinstance(index.get(name), kind) for name, kind in _MANIFEST_PARTS.items())
-
-    def index(self) -> dict[str, Any] | None:
+    def index(self) -> FolderIndex | None:
         """Read `index.json`, None before the commit.
 
         Raises DamagedFileError naming the path.
         """
+        path = self.at(FileName.INDEX)
         with suppress(PathNotFoundError):
-            return read_json(self.crawl.storage, self.at(FileName.INDEX))
+            return FolderIndex.from_mapping(read_json(self.crawl.storage, path), path)
         return None
 
 
@@ -488,9 +481,5 @@ class SegmentRef:
         """
         path = f"{self.path}/{MANIFEST_FILE}"
         manifest = read_json(self.crawl.storage, path)
-        for name, kind in _MANIFEST_PARTS.items():
-            if not isinstance(manifest.get(name), kind):
-                raise DamagedFileError(
-                    f"{path}: has no usable {name!r}; `krake fsck` names the command that repairs it"
-                )
+        require_parts(manifest, path)
         return manifest

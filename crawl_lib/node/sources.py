@@ -79,7 +79,7 @@ def _add_folder(
     nodes = stores.crawl.iteration(folder).nodes if waiting else ()
     for found_by in waiting:
         segment = stores.crawl.segment(folder, found_by)
-        parts = state.index["outlinks"].get(found_by) if state.index is not None else None
+        parts = state.index.outlinks.get(found_by) if state.index is not None else None
         parts = segment.manifest()["outlinks"] if parts is None else parts
         sources.append(_source(stores, node, segment.path, (folder, found_by), parts, nodes=nodes))
     return state.is_complete

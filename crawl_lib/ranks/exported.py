@@ -65,14 +65,14 @@ class RankNote:
     rounds: int
     change: float
 
-    @property
-    def counts(self) -> dict[str, Any]:
-        """The fields besides `made_of`."""
-        return {name: getattr(self, name) for name in _COUNTS}
+    def report(self, file: str, *, complete_already: bool) -> RankReport:
+        """Return the report of a ranking. `file`: the table."""
+        return RankReport(file, self.nodes, self.arcs, self.rounds, self.change, complete_already)
 
     def to_text(self) -> str:
         """Return the text in the metadata of the table's file."""
-        return json.dumps({**self.made_of, **self.counts}, sort_keys=True)
+        counts = {name: getattr(self, name) for name in _COUNTS}
+        return json.dumps({**self.made_of, **counts}, sort_keys=True)
 
 
 def rank_table(of: str) -> str:
@@ -101,7 +101,7 @@ def rank_export(stores: Stores, *, name: str, of: str = "pages") -> RankReport:
     with suppress(PathNotFoundError, DamagedFileError):
         said = read_said(folder, of)
         if made_of.items() <= said.made_of.items():
-            return RankReport(file, **said.counts, complete_already=True)
+            return said.report(file, complete_already=True)
     with scratch_folder(stores.config, f"export-{name}") as scratch:
         inlinks, out_degrees, labels = (
             _pages(folder, scratch) if of == "pages" else _groups(folder, of)
@@ -117,7 +117,7 @@ def rank_export(stores: Stores, *, name: str, of: str = "pages") -> RankReport:
         progress.end()
         said = RankNote(made_of, inlinks.nodes, inlinks.arcs, ranked.rounds, ranked.change)
         _write(folder, of, said, labels, ranked.ranks)
-    return RankReport(file, **said.counts, complete_already=False)
+    return said.report(file, complete_already=False)
 
 
 def read_said(folder: ExportFolder, of: str = "pages") -> RankNote:

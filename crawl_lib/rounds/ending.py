@@ -77,11 +77,13 @@ def ended(state: FolderState) -> str:
     might take anything.
     """
     index = state.index
-    if index is None or index["missing"] or index["counts"].get("taken"):
+    if index is None or index.missing or index.counts.get("taken"):
         return ""
-    if any(part["count"] for parts in index["outlinks"].values() for part in parts.values()):
+    if any(part["count"] for parts in index.outlinks.values() for part in parts.values()):
         return ""
-    queued, undecided, due = (index.get(name) for name in ("queue_after", "undecided", "next_due"))
+    queued, undecided, due = (
+        index.said.get(name) for name in ("queue_after", "undecided", "next_due")
+    )
     if undecided == 0 and queued == 0:
         return "nothing is queued"
     if undecided == 0 and due is not None and due > int(state.folder.name):
