@@ -112,7 +112,7 @@ def test_a_list_goes_to_the_owners_and_says_whose_it_is(tmp_path: Path) -> None:
         "lease_s": WEEK,
         "ends_rounds": False,
     }
-    assert {name: manifest[name] for name in facts} == facts
+    assert {name: manifest.said[name] for name in facts} == facts
     owners = Owners(config.servers)
     counts = Counter(owners.owner(host_of(url)) for url in urls)
     assert {node: part["count"] for node, part in manifest.outlinks.items()} == counts

@@ -306,7 +306,7 @@ def test_a_file_without_any_seed_is_refused_and_leaves_nothing(
     with pytest.raises(InputError, match=message):
         injected(tmp_path, str(file))
     assert not (tmp_path / "crawl").exists()
-    assert injected(tmp_path, "")[1]["accepted"] == 0, "no seeds: what is queued is crawled"
+    assert injected(tmp_path, "")[1].accepted == 0, "no seeds: what is queued is crawled"
 
 
 def test_injecting_again_finds_it_complete(tmp_path: Path) -> None:
