@@ -65,7 +65,7 @@ metas and X-Robots-Tag forbid. `published`: when the page says so. `shown`: all 
 
 
 @dataclass(frozen=True)
-class TextRow:
+class PageTextRow:
     """A row of a text table: a field for each column of `TEXT_SCHEMA`."""
 
     key: bytes
@@ -226,7 +226,7 @@ def _pages(stores: Stores, segment: SegmentRef) -> pa.Table:
 
 def _rows(
     stores: Stores, segment: SegmentRef, pages: pa.Table, children: list[Child], report: TextReport
-) -> Iterator[TextRow]:
+) -> Iterator[PageTextRow]:
     def each() -> Iterator[dict[str, Any]]:
         for batch in pages.to_batches(GROUP_ROWS):
             yield from batch.to_pylist()
@@ -250,12 +250,12 @@ def _rows(
         yield _row(page, row)
 
 
-def _row(page: PageText, capture: Mapping[str, Any]) -> TextRow:
+def _row(page: PageText, capture: Mapping[str, Any]) -> PageTextRow:
     """Return the row of a page that was read."""
     robots = None if page.robots is None else Directives._make(page.robots)._asdict()
     if robots is not None:
         robots["unavailable_after"] = _time(robots["unavailable_after"])
-    return TextRow(
+    return PageTextRow(
         key=capture["key"],
         time=capture["time"],
         text=page.text,
@@ -275,7 +275,7 @@ def _time(posix_s: float | None) -> datetime | None:
     return None if posix_s is None else datetime.fromtimestamp(posix_s, UTC)
 
 
-def _write(path: Path, rows: Iterable[TextRow], progress: Progress) -> None:
+def _write(path: Path, rows: Iterable[PageTextRow], progress: Progress) -> None:
     held: list[dict[str, Any]] = []
     with (
         os_errors(path, "cannot be written"),

@@ -20,7 +20,7 @@ _SEGMENTS = columns("segment int32, name text")
 
 
 @dataclass(frozen=True)
-class VersionFacts:
+class InputFacts:
     """The first facts of a manifest. `parent`: number of the version before; `segments`: with their digests."""
 
     parent: int | None
@@ -54,9 +54,9 @@ class SegmentInputs:
         kept = {name: digest for name, digest in before.items() if name in there}
         return kept | {str(segment): digest for segment, digest in self.segments}
 
-    def facts(self, parent: Version | None, now: datetime) -> VersionFacts:
+    def facts(self, parent: Version | None, now: datetime) -> InputFacts:
         """Return the first facts of a manifest with these segments."""
-        return VersionFacts(
+        return InputFacts(
             parent=parent.number if parent else None,
             now=int(now.timestamp()),
             config_digest=self.stores.config_digest,
