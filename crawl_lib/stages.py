@@ -287,7 +287,7 @@ def maintain_keys(
     with stores.keys() as keys:
         report = repair(keys, server, stores)
     report.raise_if_failed()
-    found: Result = json.loads(json.dumps({**vars(report), "ok": report.ok}, default=vars))
+    found: Result = json.loads(json.dumps({**vars(report), "ok": report.ok}, default=asdict))
     return found
 
 
