@@ -4,9 +4,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha1
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from crawl_lib.states import Outcome
+
+JsonValue: TypeAlias = bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"] | None
+"""A value of JSON without names of its own: other programs wrote it, or their formats rule it."""
 
 MAX_RECORD_BYTES = 256 << 20
 """The size of a WARC record, head included. Every reader of ours reads such records, each whole in memory."""
@@ -159,7 +162,7 @@ def metadata_without_list(text: str | None) -> str:
     return json.dumps(fields) if fields else ""
 
 
-def json_object(text: str | None) -> dict[str, Any]:
+def json_object(text: str | None) -> dict[str, JsonValue]:
     """Return a JSON object; keep anything else as one field.
 
     A queue made by hand may have other texts.

@@ -16,7 +16,7 @@ MANIFEST_FILE = "manifest.json"
 """The manifest of a segment, or of a folder of injected seeds: the content, with digests; written last."""
 
 
-def sealed(value: Mapping[str, Any]) -> dict[str, Any]:
+def sealed(value: Mapping[str, object]) -> dict[str, object]:
     """Return the value with the digest of its content."""
     return {**value, DIGEST: sha1(json.dumps(value, sort_keys=True).encode()).hexdigest()}
 

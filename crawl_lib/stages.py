@@ -14,13 +14,15 @@ A crawl with a CrawlDb (`frontier.order`) does generate -> crawl_node per node -
 each iteration, and `inject` ends with an update, so that seeds are due.
 """
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from crawl_lib.crawldir import InboxManifest
 from crawl_lib.errors import ConfigError
 from crawl_lib.keys import repair
 from crawl_lib.lazy import loads_later
@@ -65,7 +67,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from crawl_lib.node import crawl_node, retire_node, settle_node
+    from crawl_lib.node import retire_node
     from crawl_lib.rounds import status_of
     from crawl_lib.usable import require_usable
 else:
@@ -74,7 +76,7 @@ else:
     __getattr__ = loads_later(
         "crawl_lib",
         {
-            "node": ("crawl_node", "retire_node", "settle_node"),
+            "node": ("retire_node",),
             "rounds": ("status_of",),
             "usable": ("require_usable",),
         },
@@ -121,7 +123,7 @@ def inject(
         stores.crawl, run_id, parsed, Division.of(config), fetch=config.fetch, work=stores
     )
     CrawlName(stores).note()
-    result = {"path": stores.crawl.inbox.path(manifest["digest"]), **manifest["seeds"]}
+    result = {"path": stores.crawl.inbox.path(manifest.said["digest"]), **manifest.said["seeds"]}
     if config.order.has_crawldb:
         grown = update_crawldb(stores)
         result["crawldb"] = {name: grown[name] for name in ("version", "rows")}
@@ -142,14 +144,14 @@ def inject(
     return result
 
 
-def _few_seeds(stores: Stores, manifest: Mapping[str, Any]) -> list[str]:
+def _few_seeds(stores: Stores, manifest: InboxManifest) -> list[str]:
     """Return the seeds of a manifest with at most `_NAMED_SEEDS`.
 
     If there are more, no seed is returned, since no caller waits for a single seed.
     """
-    if manifest["accepted"] > _NAMED_SEEDS:
+    if manifest.accepted > _NAMED_SEEDS:
         return []
-    where = f"{stores.crawl.inbox.path(manifest['digest'])}/{OUTLINKS_NAME}"
+    where = f"{stores.crawl.inbox.path(manifest.said['digest'])}/{OUTLINKS_NAME}"
     return [
         url_of_line(line).decode() for line in read_outlinks(stores.storage.open_read(where), where)
     ]
@@ -223,6 +225,41 @@ def require_crawldb(stores: Stores) -> None:
         )
 
 
+def crawl_node(
+    stores: Stores, *, run_id: str, iteration: int, node: str, batch_size: int | None = None
+) -> Result:
+    """Crawl one node's batch of an iteration and commit its segment.
+
+    Returns the fields of `node.NodeCrawled`, with the counts among them. Raises what `node.crawl_node` does.
+    """
+    from crawl_lib import node as room  # noqa: PLC0415
+
+    done = vars(
+        room.crawl_node(
+            stores, run_id=run_id, iteration=iteration, node=node, batch_size=batch_size
+        )
+    )
+    return _with_items(done, "counts")
+
+
+def settle_node(stores: Stores, *, node: str, run_id: str | None = None) -> Result:
+    """Take in everything that waits for a node.
+
+    Returns the node, the length of its `queue`, and the intake's counts. Raises what `node.settle_node` does.
+    """
+    from crawl_lib import node as room  # noqa: PLC0415
+
+    return _with_items(asdict(room.settle_node(stores, node=node, run_id=run_id)), "intake")
+
+
+def _with_items(found: Result, name: str) -> Result:
+    """Return a result with the items of one field in its place."""
+    result: Result = {}
+    for field, value in found.items():
+        result |= value if field == name else {field: value}
+    return result
+
+
 def commit_iteration(stores: Stores, *, run_id: str, iteration: int) -> Result:
     """Check that an iteration's segments exist, and write the index.
 
@@ -230,13 +267,8 @@ def commit_iteration(stores: Stores, *, run_id: str, iteration: int) -> Result:
     what `rounds.commit_iteration` does.
     """
     done = vars(_commit(stores, run_id=run_id, iteration=iteration))
-    found: Result = {}
-    for name, value in done.items():
-        if name == "counts":
-            found |= value
-        elif value or name == "urls":
-            found[name] = value
-    return found
+    kept = {name: value for name, value in done.items() if value or name in {"counts", "urls"}}
+    return _with_items(kept, "counts")
 
 
 def maintain_keys(
@@ -255,7 +287,8 @@ def maintain_keys(
     with stores.keys() as keys:
         report = repair(keys, server, stores)
     report.raise_if_failed()
-    return report.to_mapping()
+    found: Result = json.loads(json.dumps({**vars(report), "ok": report.ok}, default=asdict))
+    return found
 
 
 def export_pages(

@@ -5,12 +5,12 @@ that owns the host, only the time of the last request is taken over, so that the
 """
 
 import asyncio
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from crawl_lib.ask.why import Facts, full_here, robots_says, verdict
+from crawl_lib.dataclass import dataclass
 from crawl_lib.export import url_named
 from crawl_lib.fetch import RETRIES, HostStore, Turns, fetch_all, read_hosts
 from crawl_lib.parse import parse_head
@@ -22,6 +22,21 @@ from crawl_lib.urls import Owners, authority_of, host_of, key_of
 _ONE_TRY = {
     failure: replace(row, max_tries=1) if row.wait_s else row for failure, row in RETRIES.items()
 }
+
+
+@dataclass(frozen=True)
+class _TestFetch:
+    """The result of a test fetch, as `krake check` shows it."""
+
+    outcome: str
+    status: int | None
+    error: str | None
+    ip: str | None
+    duration_ms: int | None
+    mime_declared: str | None
+    body_bytes: int
+    truncated: str | None
+    location: str | None
 
 
 def check_url(stores: Stores, text: str) -> Facts:
@@ -55,7 +70,7 @@ def fetch_once(stores: Stores, text: str) -> tuple[Facts, Fetched]:
     notes: list[str] = []
     found |= {"full": full_here(stores, owner, url, notes), "notes": notes}
     found["robots"] = None if row is None else robots_says(row, config.fetch.user_agent, url)
-    return {**found, "fetch": _facts(fetched)}, fetched
+    return {**found, "fetch": asdict(_test_fetch(fetched))}, fetched
 
 
 def _keep_delay(stores: Stores, owner: str | None, host: str, store: HostStore) -> None:
@@ -109,16 +124,16 @@ async def _fetched(stores: Stores, folder: Path, store: HostStore, url: str) -> 
     return caller.fetched
 
 
-def _facts(fetched: Fetched) -> dict[str, Any]:
+def _test_fetch(fetched: Fetched) -> _TestFetch:
     headers = parse_head(fetched.head)
-    return {
-        "outcome": fetched.outcome.value,
-        "status": fetched.status,
-        "error": fetched.error or None,
-        "ip": fetched.ip,
-        "duration_ms": fetched.duration_ms,
-        "mime_declared": headers.content_type[0],
-        "body_bytes": len(fetched.body),
-        "truncated": fetched.truncated,
-        "location": headers.location,
-    }
+    return _TestFetch(
+        outcome=fetched.outcome.value,
+        status=fetched.status,
+        error=fetched.error or None,
+        ip=fetched.ip,
+        duration_ms=fetched.duration_ms,
+        mime_declared=headers.content_type[0],
+        body_bytes=len(fetched.body),
+        truncated=fetched.truncated,
+        location=headers.location,
+    )

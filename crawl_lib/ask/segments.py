@@ -63,9 +63,7 @@ def segment_files(stores: Stores, kind: str) -> list[str]:
     """
     paths = []
     for segment in stores.until_stopped(stores.crawl.segments()):
-        names = [
-            entry["name"] for entry in SegmentReader(stores.storage, segment.path).manifest.files
-        ]
+        names = [entry.name for entry in SegmentReader(stores.storage, segment.path).manifest.files]
         wanted = [
             name
             for name in names
@@ -85,7 +83,7 @@ def _listed(storage: Storage, segment: SegmentRef, needed: int) -> ListedSegment
         links=counts["links"],
         outcomes=counts["outcomes"],
         dropped=len(reader.taken_out),
-        bytes=sum(entry["size_bytes"] for entry in reader.manifest.files),
+        bytes=sum(entry.size_bytes for entry in reader.manifest.files),
         needed=needed,
     )
 

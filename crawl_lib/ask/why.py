@@ -330,7 +330,7 @@ def _seeds_with(stores: Stores, url: str) -> str | None:
         where = f"{stores.crawl.inbox.path(digest)}/{OUTLINKS_NAME}"
         lines = read_outlinks(stores.storage.open_read(where), where)
         if any(url_of_line(line) == wanted for line in lines):
-            return str(manifest.get("run_id", digest))
+            return str(manifest.said.get("run_id", digest))
     return None
 
 

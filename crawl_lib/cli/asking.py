@@ -103,7 +103,7 @@ def _show_url(found: Mapping[str, Any]) -> None:
     print_counts(f"{found['url']}{answer}", _facts(facts))
 
 
-def _facts(found: Mapping[str, Any]) -> dict[str, Any]:
+def _facts(found: Mapping[str, Any]) -> dict[str, object]:
     """Return facts as files and commands write them.
 
     Numbers have no marks between their digits.

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,9 @@ def check_keys(arguments: argparse.Namespace) -> int:
     names = "".join(
         f"{name} is {server}\n" for name, server in config.key_storage.by_short_name.items()
     )
-    print_result(arguments, report.to_mapping(), lambda: say(names + report.to_text()))
+    servers = [asdict(one) for one in report.servers]
+    shown = {**vars(report), "servers": servers, "ok": report.ok}
+    print_result(arguments, shown, lambda: say(names + report.to_text()))
     return 0 if report.ok else 1
 
 

@@ -39,7 +39,8 @@ def fsck(arguments: argparse.Namespace) -> int:
             report = repair.fsck(stores, full=full, here=here, dry_run=dry_run)
         if arguments.only is None:
             _check_live(stores, report)
-    print_result(arguments, report.to_mapping(), lambda: say(report.to_text()))
+    shown = {**vars(report), "clean": report.clean}
+    print_result(arguments, shown, lambda: say(report.to_text()))
     return 0 if report.clean else 1
 
 

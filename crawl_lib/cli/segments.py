@@ -352,7 +352,8 @@ def import_archives(arguments: argparse.Namespace) -> int:
     """Make a segment of archives; 1 if a file is no archive."""
     with tool_stores(arguments, make=not arguments.dry_run) as stores:
         report = curate.import_archives(stores, arguments.archive, dry_run=arguments.dry_run)
-    print_result(arguments, report.to_mapping(), partial(_show_import, report))
+    shown = {**vars(report), "totals": report.totals}
+    print_result(arguments, shown, partial(_show_import, report))
     return 1 if any(file.state == "refused" for file in report.files) else 0
 
 

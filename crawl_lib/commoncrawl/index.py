@@ -186,9 +186,9 @@ def _make_texts(stores: Stores, segments: Sequence[SegmentInput]) -> None:
 def _require_small_offsets(stores: Stores, segment: SegmentInput) -> None:
     reader = SegmentReader(stores.storage, segment.path)
     large = {
-        entry["name"]
+        entry.name
         for entry in reader.manifest.files
-        if entry["name"].endswith(Part.WARC_SUFFIX) and entry["size_bytes"] > MOST_OFFSET
+        if entry.name.endswith(Part.WARC_SUFFIX) and entry.size_bytes > MOST_OFFSET
     }
     captures = SegmentCaptures(stores, stores.crawl.segment(segment.folder, segment.node))
     if large and captures.last_offset() > MOST_OFFSET:

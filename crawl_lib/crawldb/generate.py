@@ -153,9 +153,8 @@ def generate(
 
 
 def _result(made: MadeList) -> Generated:
-    facts = made.manifest
-    listed = int(facts["accepted"])
-    return Generated(made.name, facts["folder"], listed, facts["counts"], nothing_due(facts))
+    said, ended = made.manifest.said, nothing_due(made.manifest)
+    return Generated(made.name, said["folder"], made.manifest.accepted, said["counts"], ended)
 
 
 class _Basis(NamedTuple):
@@ -329,8 +328,8 @@ def _waiting(stores: Stores, lists: Sequence[MadeList]) -> dict[str, int]:
         if segment is not None:
             found[node] = int(segment.manifest().get("queue_after") or 0)
         newest = int(segment.folder) if segment is not None else -1
-        later = [one for one in lists if int(one.manifest["folder"] or -1) > newest]
-        later += [one for one in retries if int(one.manifest["newest"]) >= newest]
+        later = [one for one in lists if int(one.manifest.said["folder"] or -1) > newest]
+        later += [one for one in retries if int(one.manifest.said["newest"]) >= newest]
         found[node] += sum(one.count_of(node) for one in later)
     return found
 
@@ -573,7 +572,7 @@ class _ListQuestion:
         if not lists:
             raise InputError(f"{stores.crawl.path}: no list was made yet")
         newest, older = lists[0], [*lists[1:], *aside_lists(stores)]
-        facts = newest.manifest
+        facts = newest.manifest.said
         try:
             version: Version | None = Versions(stores, CRAWLDB).read(newest.number[0])
         except DamagedFileError:
@@ -609,7 +608,7 @@ class _ListQuestion:
         is_held = reason is Reason.LEASED and len(holders)
         return WhyListed(
             self.newest.name,
-            self.newest.manifest["now"],
+            self.newest.manifest.said["now"],
             reason,
             held_by=self.older[holders[0].as_py()].name if is_held else None,
             judged_by=self.basis.version.number if is_later else None,

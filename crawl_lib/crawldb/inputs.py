@@ -131,7 +131,7 @@ class UpdateInputs(SegmentInputs):
             ]
             at = min([named, *later])
             where = f"{self.stores.crawl.inbox.path(name)}/{OUTLINKS_NAME}"
-            for mapping in self.stores.crawl.inbox.manifest(name)["outlinks"].values():
+            for mapping in self.stores.crawl.inbox.manifest(name).outlinks.values():
                 part = part_mapping(mapping, where)
                 lines = read_outlinks(
                     storage.open_read(where, part.offset, part.length), where, part.count
@@ -288,7 +288,7 @@ def find_inputs(stores: Stores, parent: Version | None) -> UpdateInputs:
     found = find_segments(stores, known["segments"])
     new = [name for name in stores.crawl.inbox.seeds() if name not in known["seeds"]]
     empty = tuple(
-        name for name in new if not stores.crawl.inbox.manifest(name)["accepted"]
+        name for name in new if not stores.crawl.inbox.manifest(name).accepted
     )  # most runs are given none
     came = sorted(_times(stores, set(new).difference(empty)), key=lambda pair: (pair[1], pair[0]))
     return UpdateInputs(stores, found.there, found.taken_out, found.segments, tuple(came), empty)

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from crawl_lib.crawldb.table import CRAWLDB, Status
-from crawl_lib.crawldir import FileName
+from crawl_lib.crawldir import FileName, InboxManifest
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.rounds import NodeLayout, generated, list_number
@@ -39,7 +39,7 @@ class MadeList:
     """A list by `name` and manifest. `aside`: its folder's name once it was set aside, else ""."""
 
     name: str
-    manifest: dict[str, Any]
+    manifest: InboxManifest
     aside: str = ""
 
     @property
@@ -55,15 +55,16 @@ class MadeList:
     @property
     def until(self) -> int:
         """POSIX seconds of the end of the lease."""
-        return int(self.manifest["now"]) + int(self.manifest["lease_s"])
+        return int(self.manifest.said["now"]) + int(self.manifest.said["lease_s"])
 
     def is_of(self, run_id: str, iteration: int) -> bool:
         """Return whether the list was made for an iteration of a run."""
-        return (self.manifest["run_id"], self.manifest["iteration"]) == (run_id, iteration)
+        said = self.manifest.said
+        return (said["run_id"], said["iteration"]) == (run_id, iteration)
 
     def count_of(self, node: str) -> int:
         """Count the list's URLs of a node."""
-        return int(self.manifest["outlinks"].get(node, {}).get("count", 0))
+        return self.manifest.count_of(node)
 
 
 def read_lists(stores: Stores) -> list[MadeList]:
@@ -71,7 +72,7 @@ def read_lists(stores: Stores) -> list[MadeList]:
 
     Raises DamagedFileError, which names an unreadable list and says what to do.
     """
-    return [MadeList(manifest.pop("name"), manifest) for manifest in generated(stores)]
+    return [MadeList(name, manifest) for name, manifest in generated(stores)]
 
 
 def aside_lists(stores: Stores) -> list[MadeList]:
@@ -88,8 +89,8 @@ def aside_lists(stores: Stores) -> list[MadeList]:
             with suppress(DamagedFileError, PathNotFoundError, KeyError, TypeError, AttributeError):
                 one = MadeList(name, crawl.inbox.manifest(entry.name, FileName.LISTS), entry.name)
                 folder, nodes = (
-                    one.manifest["folder"],
-                    [node for node in one.manifest["nodes"] if one.count_of(node)],
+                    one.manifest.said["folder"],
+                    [node for node in one.manifest.nodes if one.count_of(node)],
                 )
                 if all(crawl.segment(folder, node).exists() for node in nodes):
                     _read_keys(stores, one)
@@ -155,7 +156,7 @@ def held_urls(
     """
     tables = []
     for place, one in enumerate(lists):
-        if one.until > now and one.manifest["accepted"]:
+        if one.until > now and one.manifest.accepted:
             keys = _read_keys(stores, one, key)
             until = pa.array([utc(one.until)] * len(keys), _TIME)
             tables.append(
@@ -172,7 +173,7 @@ def has_key(stores: Stores, one: MadeList, key: bytes) -> bool:
 
     Raises DamagedFileError naming the list's file, StorageError.
     """
-    return bool(one.manifest["accepted"]) and len(_read_keys(stores, one, key)) > 0
+    return bool(one.manifest.accepted) and len(_read_keys(stores, one, key)) > 0
 
 
 def _read_keys(stores: Stores, one: MadeList, key: bytes | None = None) -> pa.Table:
@@ -186,7 +187,7 @@ def _read_keys(stores: Stores, one: MadeList, key: bytes | None = None) -> pa.Ta
         ):  # another `generate` has deleted the list: it holds nothing any more
             return KEYS_SCHEMA.empty_table()
         raise DamagedFileError(f"{error}; run `krake fsck --repair`") from error
-    if hashlib.sha256(data).hexdigest() != one.manifest["files"][KEYS_FILE]:
+    if hashlib.sha256(data).hexdigest() != one.manifest.files[KEYS_FILE]:
         raise DamagedFileError(
             f"{path}: differs from the written file (SHA-256); run `krake fsck --repair`"
         )
@@ -225,7 +226,7 @@ def delete_over(
     """
     held = {
         *unseen,
-        *(place for place in places if not lists[place].manifest["accepted"]),
+        *(place for place in places if not lists[place].manifest.accepted),
     }  # or what they say is repeated
     over = [lists[place] for place in places if lists[place].until <= now or place not in held]
     for one in over:

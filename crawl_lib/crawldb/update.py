@@ -131,7 +131,7 @@ def _grown(
     known = parent.manifest["seeds"] if parent else ()
     seeds = {*known, *inputs.empty, *(name for name, _ in inputs.seeds)}
     facts = {
-        **inputs.facts(parent, now),
+        **vars(inputs.facts(parent, now)),
         "seeds": sorted(seeds.intersection(stores.crawl.inbox.seeds())),
     }
     if (rank := rank_of(parent)) is not None:

@@ -25,6 +25,8 @@ from crawl_lib.crawldir.directory import (
     Scopes,
     SegmentRef,
 )
+from crawl_lib.crawldir.folderindex import FolderIndex
+from crawl_lib.crawldir.handed import InboxManifest
 from crawl_lib.crawldir.heldnotes import HeldNote, HeldNotes
 from crawl_lib.crawldir.naming import Starts
 from crawl_lib.crawldir.progress import NodeProgress

@@ -29,6 +29,8 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Any
 
+from crawl_lib.crawldir.folderindex import FolderIndex, require_parts
+from crawl_lib.crawldir.handed import InboxManifest
 from crawl_lib.dataclass import dataclass
 from crawl_lib.dfsfiles import read_json
 from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
@@ -186,11 +188,15 @@ class Inbox:
         """Return the folder of injected seeds, or of a list."""
         return self._crawl.at(kind, name)
 
-    def manifest(self, name: str, kind: str = FileName.SEEDS) -> dict[str, Any]:
-        """Read the manifest of a folder."""
-        return read_json(self._crawl.storage, f"{self.path(name, kind)}/{MANIFEST_FILE}")
+    def manifest(self, name: str, kind: str = FileName.SEEDS) -> InboxManifest:
+        """Read the manifest of a folder.
 
-    def manifest_if_there(self, name: str, kind: str = FileName.SEEDS) -> dict[str, Any] | None:
+        Raises PathNotFoundError or DamagedFileError naming the path.
+        """
+        path = f"{self.path(name, kind)}/{MANIFEST_FILE}"
+        return InboxManifest.from_mapping(read_json(self._crawl.storage, path), path)
+
+    def manifest_if_there(self, name: str, kind: str = FileName.SEEDS) -> InboxManifest | None:
         """Read the manifest.
 
         None: another process has deleted the folder since it was listed.
@@ -205,7 +211,9 @@ class Inbox:
     def scope(self, digest: str) -> set[str]:
         """Read the hosts of injected seeds. Raises DamagedFileError."""
         where = f"{self.path(digest)}/{FileName.SCOPE}"
-        return _read_scope(self._crawl.storage, where, self.manifest(digest).get(Scopes.DIGEST))
+        return _read_scope(
+            self._crawl.storage, where, self.manifest(digest).said.get(Scopes.DIGEST)
+        )
 
 
 class Scopes:
@@ -394,10 +402,6 @@ class CrawlDirectory:
         self._iterations.pop(folder, None)
 
 
-_MANIFEST_PARTS = {"counts": dict, "outlinks": dict, "scope_added": list}
-"""The parts of a segment's manifest, and of an index."""
-
-
 @dataclass(frozen=True)
 class Folder:
     """An iteration's folder in the crawl directory."""
@@ -439,18 +443,14 @@ class Folder:
                 found[node] = self.crawl.segment(self.name, node).manifest()
         return found
 
-    @staticmethod
-    def has_parts(index: Mapping[str, Any]) -> bool:
-        """Return whether an index has all parts, of the right types."""
-        return all(isinstance(index.get(name), kind) for name, kind in _MANIFEST_PARTS.items())
-
-    def index(self) -> dict[str, Any] | None:
+    def index(self) -> FolderIndex | None:
         """Read `index.json`, None before the commit.
 
         Raises DamagedFileError naming the path.
         """
+        path = self.at(FileName.INDEX)
         with suppress(PathNotFoundError):
-            return read_json(self.crawl.storage, self.at(FileName.INDEX))
+            return FolderIndex.from_mapping(read_json(self.crawl.storage, path), path)
         return None
 
 
@@ -481,9 +481,5 @@ class SegmentRef:
         """
         path = f"{self.path}/{MANIFEST_FILE}"
         manifest = read_json(self.crawl.storage, path)
-        for name, kind in _MANIFEST_PARTS.items():
-            if not isinstance(manifest.get(name), kind):
-                raise DamagedFileError(
-                    f"{path}: has no usable {name!r}; `krake fsck` names the command that repairs it"
-                )
+        require_parts(manifest, path)
         return manifest

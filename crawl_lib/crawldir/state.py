@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import Any
 
 from crawl_lib.crawldir.directory import CrawlDirectory, Folder
+from crawl_lib.crawldir.folderindex import FolderIndex
 from crawl_lib.crawldir.settled import SettledNotes
 from crawl_lib.dataclass import dataclass
 
@@ -17,7 +18,7 @@ class FolderState:
     """
 
     folder: Folder
-    index: dict[str, Any] | None
+    index: FolderIndex | None
     present: list[str]
 
     @classmethod
@@ -32,7 +33,8 @@ class FolderState:
     @property
     def missing(self) -> list[str]:
         """Nodes without segments that the commit did not wait for."""
-        return [node for node in (self.index or {}).get("missing", ()) if node not in self.present]
+        missing = self.index.missing if self.index else ()
+        return [node for node in missing if node not in self.present]
 
     @cached_property
     def awaited(self) -> list[str]:
@@ -54,7 +56,7 @@ class FolderState:
         """
         names = self.present
         if self.index is not None:
-            names = [node for node in self.index.get("missing", ()) if node in self.present]
+            names = [node for node in self.index.missing if node in self.present]
         crawl = self.folder.crawl
         return {
             node: crawl.segment(self.folder.name, node).manifest()
@@ -67,7 +69,7 @@ class FolderState:
         late = [manifest["counts"] for manifest in self.unsummed.values()]
         if self.index is None:
             return self.sum_counts(late)
-        counts: dict[str, Any] = self.index["counts"]
+        counts = self.index.counts
         return self.sum_counts([counts, *late]) if late else counts
 
     @property
@@ -82,8 +84,8 @@ class FolderState:
     @property
     def scope_added(self) -> set[str]:
         """The hosts that the segments added to the scope."""
-        parts = [self.index or {"scope_added": ()}, *self.unsummed.values()]
-        return {host for part in parts for host in part["scope_added"]}
+        hosts = set(self.index.scope_added if self.index else ())
+        return hosts.union(*(manifest["scope_added"] for manifest in self.unsummed.values()))
 
     @staticmethod
     def sum_counts(counts: list[dict[str, Any]]) -> dict[str, Any]:

@@ -102,7 +102,7 @@ def compact_segment(
     except DamagedFileError as error:
         raise DamagedFileError(f"{error}; run `krake fsck --repair` first") from error
     report.state = "compacted"
-    report.bytes_after = sum(entry["size_bytes"] for entry in manifest.files) + len(
+    report.bytes_after = sum(entry.size_bytes for entry in manifest.files) + len(
         manifest.to_bytes()
     )
     return report
@@ -137,9 +137,9 @@ class _Compaction:
             *self.reader.warc_files,
         }
         for entry in old.files:
-            if entry["name"] not in known and not DroppedLists.has_name(entry["name"]):
-                self.storage.download(f"{self.path}/{entry['name']}", self.out / entry["name"])
-                with (self.out / entry["name"]).open("rb") as file:
+            if entry.name not in known and not DroppedLists.has_name(entry.name):
+                self.storage.download(f"{self.path}/{entry.name}", self.out / entry.name)
+                with (self.out / entry.name).open("rb") as file:
                     fsync_file(file)
         name, data = DroppedLists.encode(self.reader.taken_out - self._waiting())
         write_durable(self.out / name, data)

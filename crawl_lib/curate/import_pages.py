@@ -3,7 +3,7 @@
 import json
 from base64 import b16encode, b32encode
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from hashlib import md5, sha1, sha256
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -260,11 +260,11 @@ class ImportReport:
     files: list[FileReport] = field(default_factory=list)
     dry_run: bool = False
 
-    def to_mapping(self) -> dict[str, Any]:
-        """Return plain values, with the sums over all files."""
-        files = [asdict(file) for file in self.files]
+    @property
+    def totals(self) -> dict[str, int]:
+        """The sums over all files."""
         names = ("records", "pages", "robots", "waiting", "known", "repeated")
-        totals = {name: sum(file[name] for file in files) for name in names}
+        totals = {name: sum(getattr(file, name) for file in self.files) for name in names}
         for name in ("skipped", "rejected"):
-            totals[name] = sum(sum(file[name].values()) for file in files)
-        return {"folder": self.folder, "dry_run": self.dry_run, "totals": totals, "files": files}
+            totals[name] = sum(sum(getattr(file, name).values()) for file in self.files)
+        return totals

@@ -106,7 +106,7 @@ def import_archives(
     for path in archives:
         with os_errors(path, "cannot be read", InputError):
             entry = Manifest.entry_of(path)
-        file = FileReport(str(path), entry["sha256"], entry["size_bytes"])
+        file = FileReport(str(path), entry.sha256, entry.size_bytes)
         report.files.append(file)
         if file.sha256 in before:
             file.state = "already_imported"

@@ -295,9 +295,9 @@ def _lists(stores: Stores, *, dry_run: bool) -> list[_List]:
         if manifest is None:
             continue
         where = f"{crawl.inbox.path(name, FileName.LISTS)}/{OUTLINKS_NAME}"
-        lines = read_outlinks(stores.storage.open_read(where), where, manifest["accepted"])
+        lines = read_outlinks(stores.storage.open_read(where), where, manifest.accepted)
         keys = (b"".join(keys_of(map(url_of_line, some))) for some in some_lines(lines, _LINES))
-        found.append(_List(name, key_array(b"".join(keys)), int(manifest["newest"])))
+        found.append(_List(name, key_array(b"".join(keys)), int(manifest.said["newest"])))
     return found
 
 

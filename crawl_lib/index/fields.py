@@ -26,7 +26,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from typing import Any
 from unicodedata import normalize
 from urllib.parse import unquote, urlsplit
 
@@ -76,6 +75,15 @@ def order_of(key: bytes) -> int:
     return int.from_bytes(key[:8], "big")
 
 
+@dataclass(frozen=True)
+class FieldSettings:
+    """The settings of an index that its manifest records. `tantivy`: the version of the library."""
+
+    revision: int
+    languages: list[str]
+    tantivy: str
+
+
 class Fields:
     """The schema of an index with fields for some languages."""
 
@@ -86,16 +94,12 @@ class Fields:
         self.schema = self._schema()
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> FieldSettings:
         """Revision and languages of the index.
 
         A change makes all documents again.
         """
-        return {
-            "revision": REVISION,
-            "languages": list(self.languages),
-            "tantivy": version("tantivy"),
-        }
+        return FieldSettings(REVISION, list(self.languages), version("tantivy"))
 
     def index(self, path: str) -> tantivy.Index:
         """Open the index in a folder, or make an empty one.

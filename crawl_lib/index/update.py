@@ -131,7 +131,7 @@ def _next_version(
     stores, number = versions.stores, versions.next_number()
     with VersionWork.of(versions, number) as work:
         wanted = Wanted.of(work, links)
-        follows = {"of": _digest_of(wanted, fields, links), "settings": fields.settings}
+        follows = {"of": _digest_of(wanted, fields, links), "settings": vars(fields.settings)}
         if (
             before is not None
             and not purge
@@ -172,7 +172,7 @@ def _digest_of(wanted: Wanted, fields: Fields, links: Version) -> str:
     """Return a digest of a version's sources (SHA-256 in hex)."""
     stores, captures = wanted.work.stores, wanted.captures
     texts = [text_table(stores, segment) for segment, _ in captures.segments]
-    options = [stores.config_digest, asdict(stores.config.index), fields.settings]
+    options = [stores.config_digest, asdict(stores.config.index), vars(fields.settings)]
     seed = [captures.digest(), texts, links.digest, wanted.made_of, wanted.boosted_by, options]
     return sha256(json.dumps(seed, sort_keys=True).encode()).hexdigest()
 
@@ -252,7 +252,7 @@ class _IndexMaking:
         """Say whether the version can grow from the one before."""
         assert self.before is not None
         manifest = self.before.manifest
-        if manifest["settings"] != self.fields.settings:
+        if manifest["settings"] != vars(self.fields.settings):
             return False
         every = manifest["pages"] + manifest["deleted"]
         if manifest["deleted"] + gone >= MOST_DELETED * max(1, every):
@@ -311,7 +311,8 @@ class _IndexMaking:
             reached("index.uploaded")
 
     def _filled(self, folder: Path, hashed: dict[str, Any], added: int, removed: int) -> Filled:
-        counts, settings = count_files(folder), json.dumps(self.fields.settings, sort_keys=True)
+        counts = count_files(folder)
+        settings = json.dumps(vars(self.fields.settings), sort_keys=True)
         pages = file_sha256(folder / PAGES_FILE)
         facts = {
             **asdict(counts),

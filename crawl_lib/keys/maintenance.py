@@ -14,8 +14,7 @@ those of a SQLite file are made from its keys, read like that.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, field
-from typing import Any
+from dataclasses import field
 
 from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import (
@@ -81,20 +80,6 @@ class MaintenanceReport:
             raise kind(
                 f"key servers were left out: {reasons}: run `krake fsck --repair` when they answer"
             )
-
-    def to_mapping(self) -> dict[str, Any]:
-        """Return the report in plain JSON types."""
-        plain = {
-            name: dict(value) if isinstance(value, Counter) else value
-            for name, value in vars(self).items()
-        }
-        failed = {name: str(error) for name, error in self.failed.items()}
-        return {
-            **plain,
-            "servers": [asdict(counts) for counts in self.servers],
-            "failed": failed,
-            "ok": self.ok,
-        }
 
     def to_text(self) -> str:
         """Return the report for people, a line per server.

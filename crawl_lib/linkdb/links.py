@@ -85,7 +85,7 @@ def update_outlinks(stores: Stores, *, now: datetime) -> Version:
             and parent.manifest["dropped"] == inputs.dropped_digest
         ):
             return parent
-        facts = {**inputs.facts(parent, now), "dropped": inputs.dropped_digest}
+        facts = {**vars(inputs.facts(parent, now)), "dropped": inputs.dropped_digest}
         if version := make_version(versions, partial(_rows, parent, inputs), facts):
             return version
 

@@ -5,12 +5,13 @@
 
 import time
 from contextlib import suppress
-from dataclasses import asdict
 from typing import Any
 
 from crawl_lib.crawldir import Settled
+from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import KrakeError, StoppedError, StorageError
 from crawl_lib.fetch import hosts_in_back_off
+from crawl_lib.frontier import IntakeReport
 from crawl_lib.node.due import follow_notes
 from crawl_lib.node.guards import require_new_name, require_part, require_room_for_segment
 from crawl_lib.node.retire import drop_decision, require_admitted
@@ -29,16 +30,38 @@ from crawl_lib.segment import Part
 from crawl_lib.stores import Stores
 
 
+@dataclass(frozen=True)
+class NodeCrawled:
+    """A node's part of an iteration.
+
+    `counts`: of the segment; `bytes`: size of its WARC files; `hosts_in_back_off`: their number.
+    """
+
+    folder: str
+    node: str
+    counts: dict[str, Any]
+    bytes: int
+    hosts_in_back_off: int
+
+
+@dataclass(frozen=True)
+class NodeSettled:
+    """A node after its last intake. `queue`: the number of URLs in the queue."""
+
+    node: str
+    queue: int
+    intake: IntakeReport
+
+
 def crawl_node(
     stores: Stores, *, run_id: str, iteration: int, node: str, batch_size: int | None = None
-) -> dict[str, Any]:
+) -> NodeCrawled:
     """Crawl one node's batch of an iteration and commit its segment.
 
     The open work of an earlier attempt is finished first. The first node of an iteration names its folder
     (`start_iteration`), once the node can work. `batch_size`: the most URLs of a node; None: as in the config; only the
-    node that names the folder uses this number. Progress: see `crawldir.NodeProgress`. Returns the segment's counts, as
-    `bytes` the size of its WARC files, and the number of hosts in back-off. Raises the errors of `guards` and
-    `start_iteration`, LockedError if another task holds the node, and StoppedError.
+    node that names the folder uses this number. Progress: see `crawldir.NodeProgress`. Raises the errors of `guards`
+    and `start_iteration`, LockedError if another task holds the node, and StoppedError.
     """
     current = stores.crawl.find(run_id, iteration)
     if current is not None:
@@ -70,8 +93,7 @@ def crawl_node(
     sizes = [
         file["size_bytes"] for file in manifest["files"] if file["name"].endswith(Part.WARC_SUFFIX)
     ]
-    more = {"bytes": sum(sizes), "hosts_in_back_off": waiting}
-    return {"folder": current.folder, "node": node, **manifest["counts"], **more}
+    return NodeCrawled(current.folder, node, manifest["counts"], sum(sizes), waiting)
 
 
 def _requisites(task: NodeTask) -> int:
@@ -121,14 +143,13 @@ def require_ready(stores: Stores, *, run_id: str, iteration: int) -> None:
             raise refused[0]
 
 
-def settle_node(stores: Stores, *, node: str, run_id: str | None = None) -> dict[str, Any]:
+def settle_node(stores: Stores, *, node: str, run_id: str | None = None) -> NodeSettled:
     """Take in everything that waits for a node.
 
     The queue is complete then until the next run.
 
-    `run_id`: the run whose last iterations are settled; this machine must agree with these iterations. Returns the
-    intake's counts, and the length of the queue. A second run finds nothing left to take in. The note of this task
-    tells `start` that the list of nodes may change.
+    `run_id`: the run whose last iterations are settled; this machine must agree with these iterations. A second run
+    finds nothing left to take in. The note of this task tells `start` that the list of nodes may change.
     """
     newest = stores.crawl.newest_iteration()
     if newest is not None and newest.run_id == run_id:
@@ -142,7 +163,7 @@ def settle_node(stores: Stores, *, node: str, run_id: str | None = None) -> dict
         undecided = sum(1 for _ in task.queue.undecided())
         Settled(node, folder, length, undecided, task.queue.taken_in()).write(stores.crawl)
         task.progress.enter("done", queue=length)
-    return {"node": node, "queue": length, **asdict(report)}
+    return NodeSettled(node, length, report)
 
 
 def _begin(task: NodeTask) -> None:

@@ -141,7 +141,7 @@ def retire_node(
         delete_durable(queue.files.retire)
         reached("retire.done")
     path = stores.crawl.inbox.path(decision.name)
-    return RetireReport(node=node, retired=True, handed_over=manifest["accepted"], path=path)
+    return RetireReport(node=node, retired=True, handed_over=manifest.accepted, path=path)
 
 
 def _plan(stores: Stores, queue: Queue) -> RetireReport:
@@ -327,9 +327,9 @@ def _retire_by_sources(stores: Stores, node: str, *, lost: bool, dry_run: bool) 
     taken_in = before.taken_in if before else TakenIn()
     taken_in = taken_in.with_sources((source.folder, source.node) for source in sources)
     Settled(node, newest, 0, 0, taken_in, retired=True, lost=lost).write(stores.crawl)
-    handed_over, path = manifest["accepted"], stores.crawl.inbox.path(name)
+    handed_over, path = manifest.accepted, stores.crawl.inbox.path(name)
     return RetireReport(
-        node=node, retired=True, handed_over=handed_over, path=path, **manifest["lost"]
+        node=node, retired=True, handed_over=handed_over, path=path, **manifest.said["lost"]
     )
 
 

@@ -55,8 +55,8 @@ def waiting_sources(
             )
             if manifest is None:
                 continue
-            nodes = tuple(manifest.get("nodes", ()))
-            sources.append(_source(stores, node, path, name, manifest.get("outlinks"), nodes=nodes))
+            parts, nodes = manifest.outlinks, manifest.nodes
+            sources.append(_source(stores, node, path, name, parts, nodes=nodes))
     named = {folder for folder, _ in planned}
     for folder in stores.crawl.folders():
         if folder in taken_in.complete:
@@ -79,7 +79,7 @@ def _add_folder(
     nodes = stores.crawl.iteration(folder).nodes if waiting else ()
     for found_by in waiting:
         segment = stores.crawl.segment(folder, found_by)
-        parts = state.index["outlinks"].get(found_by) if state.index is not None else None
+        parts = state.index.outlinks.get(found_by) if state.index is not None else None
         parts = segment.manifest()["outlinks"] if parts is None else parts
         sources.append(_source(stores, node, segment.path, (folder, found_by), parts, nodes=nodes))
     return state.is_complete

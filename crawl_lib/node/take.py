@@ -17,6 +17,7 @@ from typing import Any
 from crawl_lib import segment as segments
 from crawl_lib.config import to_mapping
 from crawl_lib.crawldir import FolderState, Iteration, SettledNotes
+from crawl_lib.dataclass import dataclass
 from crawl_lib.durable import fsync_dir, reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError, QueueError
 from crawl_lib.fetch import HostStore, Turns, costs_a_retry, make_hosts_folder, user_agent_header
@@ -280,7 +281,7 @@ def _run_workers(task: NodeTask, take: Take, current: Iteration, turns: SharedTu
                     number=number,
                     processes=take.header.processes,
                     seconds_left=left_s,
-                    info={**_origin(task.stores), "part_of": f"{current.folder}/{task.node}"},
+                    info={**vars(_origin(task.stores)), "part_of": f"{current.folder}/{task.node}"},
                 )
                 for number in range(take.header.processes)
             ]
@@ -294,17 +295,22 @@ def _run_workers(task: NodeTask, take: Take, current: Iteration, turns: SharedTu
                 turns=turns,
             )
         left_s -= time.monotonic() - began_s
-        paused = any(result["paused"] for result in results)
+        paused = any(result.paused for result in results)
 
 
-def _origin(stores: Stores) -> dict[str, Any]:
-    """Return the origin of a segment, for warcinfo and manifest."""
-    return {
-        "krake_version": VERSION,
-        "config_digest": stores.config_digest,
-        "user_agent": user_agent_header(stores.config.fetch),
-        "robots_policy": stores.config.fetch.robots,
-    }
+@dataclass(frozen=True)
+class _Origin:
+    """The origin of a segment, for warcinfo and manifest."""
+
+    krake_version: str
+    config_digest: str
+    user_agent: str
+    robots_policy: str
+
+
+def _origin(stores: Stores) -> _Origin:
+    fetch = stores.config.fetch
+    return _Origin(VERSION, stores.config_digest, user_agent_header(fetch), fetch.robots)
 
 
 def _iteration_of(task: NodeTask, take: Take) -> Iteration:
@@ -333,7 +339,7 @@ def _build(task: NodeTask, take: Take, current: Iteration) -> None:
         iteration=take.header.iteration,
         folder=current.folder,
         node=task.node,
-        **_origin(task.stores),
+        **vars(_origin(task.stores)),
         started=utc_text(take.header.extra["started_s"]),
         counts={
             "taken": take.count,

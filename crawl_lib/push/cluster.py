@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import requests
 
 from crawl_lib.errors import ConfigError, SearchAccessError, SearchServerError
+from crawl_lib.records import JsonValue
 from crawl_lib.stopping import Work
 from crawl_lib.stores import Stores
 
@@ -56,7 +57,7 @@ class OpenSearchAnswer:
             :MAX_REASON_CHARS
         ]
 
-    def part(self, *names: str) -> dict[str, Any]:
+    def part(self, *names: str) -> dict[str, JsonValue]:
         """Return the object at a path of names, or {}.
 
         Raises SearchServerError.
@@ -254,7 +255,7 @@ class Cluster:
                 f"{CA_VARIABLE}: the certificates cannot be read: {_short(error)}"
             ) from error
 
-    def _read(self, response: requests.Response) -> dict[str, Any]:
+    def _read(self, response: requests.Response) -> dict[str, JsonValue]:
         """Read a JSON object of bounded size, within a bounded time."""
         data, began_s = bytearray(), time.monotonic()
         for part in response.iter_content(1 << 16):

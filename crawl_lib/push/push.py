@@ -29,6 +29,7 @@ from crawl_lib.push.changes import changes, listed_pages
 from crawl_lib.push.cluster import Cluster
 from crawl_lib.push.documents import documents
 from crawl_lib.push.target import Note, Pushed, PushTarget, digest_of
+from crawl_lib.records import JsonValue
 from crawl_lib.search import IndexVersions
 from crawl_lib.stores import Stores
 from crawl_lib.version import mapping_file
@@ -88,7 +89,7 @@ def _version_to_push(stores: Stores) -> Version:
     return version
 
 
-def load_mapping(stores: Stores) -> dict[str, Any]:
+def load_mapping(stores: Stores) -> dict[str, JsonValue]:
     """Read settings and mapping of a new index.
 
     They come from `push.mapping`, or are Krake's own. Raises InputError.

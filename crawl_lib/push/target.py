@@ -18,6 +18,7 @@ from crawl_lib.errors import InputError, OutputConflictError, SearchServerError
 from crawl_lib.index import made_ms_of
 from crawl_lib.push.bulk import TargetGoneError
 from crawl_lib.push.cluster import Cluster
+from crawl_lib.records import JsonValue
 from crawl_lib.versions import Version
 
 _ABSENT = (404,)
@@ -70,7 +71,7 @@ class Note:
     made_of: str
     pushed: Pushed | None = None
 
-    def to_meta(self) -> dict[str, Any]:
+    def to_meta(self) -> dict[str, dict[str, JsonValue]]:
         """Return the note as `_meta` of a mapping has it."""
         return {"_meta": {"krake": asdict(self)}}
 

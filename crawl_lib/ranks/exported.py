@@ -55,6 +55,26 @@ class RankReport:
     complete_already: bool
 
 
+@dataclass(frozen=True)
+class RankNote:
+    """What a table says of its making. `made_of`: inputs and options; the other fields are those of `RankReport`."""
+
+    made_of: dict[str, Any]
+    nodes: int
+    arcs: int
+    rounds: int
+    change: float
+
+    def report(self, file: str, *, complete_already: bool) -> RankReport:
+        """Return the report of a ranking. `file`: the table."""
+        return RankReport(file, self.nodes, self.arcs, self.rounds, self.change, complete_already)
+
+    def to_text(self) -> str:
+        """Return the text in the metadata of the table's file."""
+        counts = {name: getattr(self, name) for name in _COUNTS}
+        return json.dumps({**self.made_of, **counts}, sort_keys=True)
+
+
 def rank_table(of: str) -> str:
     """Return the table's name in an export's folder.
 
@@ -80,8 +100,8 @@ def rank_export(stores: Stores, *, name: str, of: str = "pages") -> RankReport:
     folder.require([PAGES, ARCS_OUT, ARCS_IN], "krake graph link")
     with suppress(PathNotFoundError, DamagedFileError):
         said = read_said(folder, of)
-        if made_of.items() <= said.items():
-            return RankReport(file, **{name: said[name] for name in _COUNTS}, complete_already=True)
+        if made_of.items() <= said.made_of.items():
+            return said.report(file, complete_already=True)
     with scratch_folder(stores.config, f"export-{name}") as scratch:
         inlinks, out_degrees, labels = (
             _pages(folder, scratch) if of == "pages" else _groups(folder, of)
@@ -95,13 +115,12 @@ def rank_export(stores: Stores, *, name: str, of: str = "pages") -> RankReport:
         progress = Progress(stores, "graph.rank", most_rounds(options) * inlinks.arcs, "arcs")
         ranked = page_rank(inlinks, out_degrees, options, progress)
         progress.end()
-        counts = (inlinks.nodes, inlinks.arcs, ranked.rounds, ranked.change)
-        said = {**made_of, **dict(zip(_COUNTS, counts, strict=True))}
+        said = RankNote(made_of, inlinks.nodes, inlinks.arcs, ranked.rounds, ranked.change)
         _write(folder, of, said, labels, ranked.ranks)
-    return RankReport(file, **{name: said[name] for name in _COUNTS}, complete_already=False)
+    return said.report(file, complete_already=False)
 
 
-def read_said(folder: ExportFolder, of: str = "pages") -> dict[str, Any]:
+def read_said(folder: ExportFolder, of: str = "pages") -> RankNote:
     """Read the metadata of a table.
 
     Raises PathNotFoundError, DamagedFileError, StorageError.
@@ -110,8 +129,10 @@ def read_said(folder: ExportFolder, of: str = "pages") -> dict[str, Any]:
     with ranks.open() as table:
         said = (table.file.schema_arrow.metadata or {}).get(_SAID)
     try:
-        return dict(json.loads(said or ""))
-    except ValueError as error:
+        found = json.loads(said or "")
+        counts = {name: found.pop(name) for name in _COUNTS}
+        return RankNote(found, **counts)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedFileError(
             f"{ranks.path}: does not say how it was made{ranks.remedy}"
         ) from error
@@ -136,9 +157,7 @@ def _groups(folder: ExportFolder, of: str) -> _Graph:
     return Inlinks(starts_of(in_degrees), arcs.sources[by_target]), out_degrees, labels
 
 
-def _write(
-    folder: ExportFolder, of: str, said: dict[str, Any], labels: _Labels, ranks: Floats
-) -> None:
+def _write(folder: ExportFolder, of: str, said: RankNote, labels: _Labels, ranks: Floats) -> None:
     """Write the table, after deleting one of other options.
 
     Meanwhile there is no table.
@@ -146,6 +165,6 @@ def _write(
     file, progress = rank_table(of), Progress(folder.stores, "graph.rank.write", len(ranks), of)
     if folder.has(file):
         folder.storage.delete(folder.file(file))
-    schema = ExportTable.SCHEMAS[file].with_metadata({_SAID: json.dumps(said, sort_keys=True)})
+    schema = ExportTable.SCHEMAS[file].with_metadata({_SAID: said.to_text()})
     tables = (pa.Table.from_batches([batch]) for batch in with_ranks(labels, ranks))
     folder.write_table(file, tables, progress, schema=schema, dictionary=False)

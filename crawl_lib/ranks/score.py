@@ -4,7 +4,6 @@ A score has 9 digits behind the point, and PageRanks of many pages are smaller t
 PageRank times the number of pages, and a LinkRank as it is: 1 is the mean, whatever the size of the graph.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import partial
@@ -36,7 +35,7 @@ def update_score(stores: Stores, *, export: str, now: datetime) -> Version:
     rank_export(stores, name=export)
     folder = ExportFolder(stores, export)
     said = read_said(folder)
-    digest = sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    digest = sha256(said.to_text().encode()).hexdigest()
     ranks = folder.table(rank_table("pages"))
     read = partial(ranks.batches, ["key", "rank"])
     # No checksum covers what the table says of its making: its rows are counted.

@@ -46,6 +46,7 @@ from crawl_lib.realtime.rates import RateList, rate_of
 from crawl_lib.realtime.scheduler import Scheduler
 from crawl_lib.realtime.stages import UNAVAILABLE_S
 from crawl_lib.realtime.tokens import Token, TokenFile
+from crawl_lib.records import JsonValue
 from crawl_lib.urls import canonicalize, key_of
 from crawl_lib.version import VERSION
 
@@ -492,14 +493,14 @@ def _sentence(error: Exception) -> str:
     return text[:1].upper() + text[1:]
 
 
-def openapi() -> dict[str, Any]:
+def openapi() -> dict[str, JsonValue]:
     """Return the description of all routes (OpenAPI 3.1)."""
     kinds = [kind for route in ROUTES for kind in (route.gives, route.takes) if kind is not None]
     schemas, components = msgspec.json.schema_components(
         [*dict.fromkeys(kinds), Problem], ref_template="#/components/schemas/{name}"
     )
     by_kind = dict(zip([*dict.fromkeys(kinds), Problem], schemas, strict=True))
-    paths: dict[str, dict[str, Any]] = {}
+    paths: dict[str, Any] = {}
     for route in ROUTES:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, by_kind)
     return {
@@ -513,7 +514,7 @@ def openapi() -> dict[str, Any]:
     }
 
 
-def _operation(route: ApiRoute, by_kind: dict[Any, Any]) -> dict[str, Any]:
+def _operation(route: ApiRoute, by_kind: dict[Any, Any]) -> dict[str, JsonValue]:
     given: dict[str, Any] = {"description": "The answer."}
     if route.gives is not None:
         given["content"] = {"application/json": {"schema": by_kind[route.gives]}}

@@ -30,7 +30,7 @@ class HostNews:
         self._store = store
         self._told: dict[tuple[str, int], asyncio.Task[None]] = {}
 
-    async def first(self, authority: str, epoch: int) -> dict[str, Any]:
+    async def first(self, authority: str, epoch: int) -> dict[str, bool | HostState | None]:
         """Return fields of `Fetch` for an authority's first URL in a lease.
 
         Later URLs get none. A later URL waits until the first one is on its way. `epoch`: of the lease.

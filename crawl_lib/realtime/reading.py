@@ -38,6 +38,8 @@ _META = "m"
 _REFRESH_LINKS = 64
 """The number of links to search for a refresh: links of metas are among the first."""
 _MAX_VALIDATOR_CHARS = 1024
+_Fact = str | dict[str, str | int]
+"""A text; the `image` with its size; or the `sources` of all facts."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Told:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-def facts_of(page: ParsedPage) -> dict[str, Any]:
+def facts_of(page: ParsedPage) -> dict[str, _Fact]:
     """Return the facts of a page by name (docs/metadata.md).
 
     They are texts, the `image` with its size, and all `sources`.
@@ -120,7 +122,7 @@ class AnswerReader:
             now=time.time(),
         )
         robots = Robots(noindex=said.noindex, noarchive=said.noarchive, nosnippet=said.nosnippet)
-        facts = facts_of(page)
+        facts: dict[str, Any] = facts_of(page)
         if said.nosnippet and facts.pop("description", None) is not None:
             del facts["sources"]["description"]
         return replace(
@@ -169,7 +171,7 @@ class AnswerReader:
         )
 
 
-def bounded(facts: dict[str, Any]) -> dict[str, Any]:
+def bounded(facts: dict[str, _Fact]) -> dict[str, _Fact]:
     """Return facts of at most `MAX_FACTS_BYTES`.
 
     The longest facts are left out first.

@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from secrets import token_hex
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -165,7 +165,7 @@ def _lines(paths: Iterable[Path], counts: Counter[str]) -> Iterator[SubmissionLi
                     yield line
 
 
-def _row(line: SubmissionLine) -> dict[str, Any]:
+def _row(line: SubmissionLine) -> dict[str, int | float | str | bytes | None]:
     return {
         "time": line.time_ms * 1000,
         "key": bytes.fromhex(line.key) if line.key else None,

@@ -26,7 +26,6 @@ import socket
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 from crawl_lib.config import is_sqlite_server
 from crawl_lib.crawldir import SegmentRef, SettledNotes, Unfilled
@@ -107,16 +106,6 @@ class FsckReport:
         Notes do not count.
         """
         return all(finding.severity is Severity.NOTE for finding in self.findings)
-
-    def to_mapping(self) -> dict[str, Any]:
-        """Return the mapping for `--json`."""
-        findings = [vars(finding) for finding in self.findings]
-        return {
-            **vars(self),
-            "clean": self.clean,
-            "findings": findings,
-            "keys": self.keys and vars(self.keys),
-        }
 
     def to_text(self) -> str:
         """Return the report for people.

@@ -19,9 +19,9 @@ from hashlib import sha1
 from itertools import islice
 from typing import Any
 
-from crawl_lib.crawldir import FileName, Folder, FolderState, Iteration, Starts
+from crawl_lib.crawldir import FileName, FolderIndex, FolderState, Iteration, Starts
 from crawl_lib.dataclass import dataclass
-from crawl_lib.dfsfiles import read_lines, readable_json, write_json_bytes
+from crawl_lib.dfsfiles import read_lines, write_json_bytes
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, FewAnswersError, PathNotFoundError, TargetExistsError
 from crawl_lib.frontier import IntakeReport
@@ -143,11 +143,12 @@ def budgets_reached(stores: Stores, state: FolderState) -> str:
     When an iteration's URLs were queued or listed; "" for none. Each is named with the option, and with the section
     that has exceptions. A list that is damaged says nothing here.
     """
-    counts = [(state.index or {}).get("over_budget", {})]
+    counts = [state.index.said.get("over_budget", {}) if state.index else {}]
     if stores.config.order.makes_lists:
         with suppress(DamagedFileError):
-            lists = (made for made in generated(stores) if made.get("folder") == state.folder.name)
-            counts += [made.get("over_budget", {}) for made in islice(lists, 1)]
+            said = (made.said for _, made in generated(stores))
+            lists = (one for one in said if one.get("folder") == state.folder.name)
+            counts += [one.get("over_budget", {}) for one in islice(lists, 1)]
     words = budgets_in_words(IntakeReport.largest(*counts))
     return f"{words}; for exceptions see urls.domains" if words else ""
 
@@ -262,13 +263,11 @@ def index_problem(stores: Stores, folder: str) -> tuple[str, str] | None:
     if not stores.storage.exists(where):
         half = stores.storage.exists(kept)  # else it is not committed yet
         return ("index_damaged", "its repair was stopped half-way") if half else None
-    index = readable_json(stores.storage, where)
-    corrected = _corrected(stores, folder, index)
-    if corrected is None:
+    index = FolderIndex.readable(stores.storage, where)
+    if index is None:
         return "index_damaged", "cannot be used"
-    if missing := sorted(
-        corrected["outlinks"].keys() - set(stores.crawl.folder(folder).segments())
-    ):
+    corrected = _corrected(stores, folder, index)
+    if missing := sorted(corrected.outlinks.keys() - set(stores.crawl.folder(folder).segments())):
         return "segment_missing", f"it names segments that are not there: {', '.join(missing)}"
     return (
         None
@@ -285,8 +284,8 @@ def refresh_index(stores: Stores, folder: str) -> None:
     """
     storage, (where, kept) = stores.storage, _index_paths(stores, folder)
     if storage.exists(where):
-        index = readable_json(storage, where)
-        is_right = index == _corrected(stores, folder, index)
+        index = FolderIndex.readable(storage, where)
+        is_right = index is not None and index == _corrected(stores, folder, index)
         storage.delete(kept)
         if is_right:
             return
@@ -294,8 +293,9 @@ def refresh_index(stores: Stores, folder: str) -> None:
     elif not storage.exists(kept):
         return
     reached("rounds.index.aside")
-    if wanted := _corrected(stores, folder, readable_json(storage, kept)):
-        storage.write_bytes(where, write_json_bytes(wanted))
+    if old := FolderIndex.readable(storage, kept):
+        wanted = _corrected(stores, folder, old)
+        storage.write_bytes(where, write_json_bytes(wanted.said))
     else:
         # It was committed, so enough nodes had their segments by what the config said then.
         write_index(stores, stores.crawl.folder(folder).iteration(), share=0.0)
@@ -313,29 +313,24 @@ def _index_paths(stores: Stores, folder: str) -> tuple[str, str]:
     )
 
 
-def _corrected(stores: Stores, folder: str, index: dict[str, Any]) -> dict[str, Any] | None:
-    """Return an index corrected by its readable segments, or None.
+def _corrected(stores: Stores, folder: str, index: FolderIndex) -> FolderIndex:
+    """Return an index corrected by its readable segments.
 
-    None if it cannot be used at all. Hosts that were added stay: a segment that was made again may have lost some of
-    them.
+    Hosts that were added stay: a segment that was made again may have lost some of them.
     """
-    if not Folder.has_parts(index):
-        return None
     there = stores.crawl.folder(folder).readable_manifests()
-    manifests = {node: there[node] for node in index["outlinks"] if node in there}
+    manifests = {node: there[node] for node in index.outlinks if node in there}
     outlinks = {
-        **index["outlinks"],
+        **index.outlinks,
         **{node: manifest["outlinks"] for node, manifest in manifests.items()},
     }
     counts = [manifest["counts"] for manifest in manifests.values()]
-    added = sorted(
-        {
-            *index["scope_added"],
-            *(host for one in manifests.values() for host in one["scope_added"]),
-        }
+    hosts = {host for one in manifests.values() for host in one["scope_added"]}
+    return index.corrected(
+        FolderState.sum_counts(counts) if len(counts) == len(outlinks) else index.counts,
+        outlinks,
+        sorted(hosts.union(index.scope_added)),
     )
-    whole = FolderState.sum_counts(counts) if len(counts) == len(outlinks) else index["counts"]
-    return {**index, "outlinks": outlinks, "counts": whole, "scope_added": added}
 
 
 def _write_once(stores: Stores, path: str, data: bytes) -> None:

@@ -20,6 +20,7 @@ import requests
 
 from crawl_lib.config import Config
 from crawl_lib.errors import ConfigError, KrakeError, StorageError, printable
+from crawl_lib.records import JsonValue
 from crawl_lib.rounds.shown import QueueStatus, ToldProgress
 
 URL_VARIABLE = "KRAKE_AIRFLOW_URL"
@@ -232,7 +233,7 @@ def entry_of(task: AirflowTask, value: Any) -> QueueStatus:
     return entry
 
 
-def mapping_of(value: Any) -> dict[str, Any]:
+def mapping_of(value: Any) -> dict[str, JsonValue]:
     """Return a JSON object, which may be in a text.
 
     Empty if the value is no object.

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from crawl_lib.config import Config
-from crawl_lib.crawldir import FileName, FolderState
+from crawl_lib.crawldir import FileName, FolderState, InboxManifest
 from crawl_lib.stores import Stores
 
 
@@ -36,17 +36,17 @@ def what_is_left(manifests: Collection[Mapping[str, Any]]) -> dict[str, int | No
     }
 
 
-def generated(stores: Stores) -> Iterator[dict[str, Any]]:
+def generated(stores: Stores) -> Iterator[tuple[str, InboxManifest]]:
     """Yield the manifests of the CrawlDb's lists, newest first.
 
-    Each has the list's `name`. A `generate` of another run may delete a list meanwhile; such a list is over, and left
-    out. Raises DamagedFileError naming one that cannot be read.
+    Each comes after the list's name. A `generate` of another run may delete a list meanwhile; such a list is over, and
+    left out. Raises DamagedFileError naming one that cannot be read.
     """
     for name in sorted(stores.crawl.inbox.lists(), key=list_number, reverse=True):
         if list_number(name) > (0, 0):
             manifest = stores.crawl.inbox.manifest_if_there(name, FileName.LISTS)
             if manifest is not None:
-                yield {"name": name, **manifest}
+                yield name, manifest
 
 
 def list_number(name: str) -> tuple[int, int]:
@@ -58,18 +58,15 @@ def list_number(name: str) -> tuple[int, int]:
     return (int(version), int(number)) if version.isdecimal() and number.isdecimal() else (-1, 0)
 
 
-def nothing_due(made: Mapping[str, Any]) -> str:
+def nothing_due(made: InboxManifest) -> str:
     """Return why rounds end with a list, or "".
 
     `made`: its manifest.
     """
-    if not made["ends_rounds"]:
+    next_due = made.said["next_due"]
+    if not made.said["ends_rounds"]:
         return ""
-    return (
-        "nothing is due"
-        if made["next_due"] is None
-        else f"nothing is due before {_utc(made['next_due'])}"
-    )
+    return "nothing is due" if next_due is None else f"nothing is due before {_utc(next_due)}"
 
 
 def ended(state: FolderState) -> str:
@@ -80,11 +77,13 @@ def ended(state: FolderState) -> str:
     might take anything.
     """
     index = state.index
-    if index is None or index["missing"] or index["counts"].get("taken"):
+    if index is None or index.missing or index.counts.get("taken"):
         return ""
-    if any(part["count"] for parts in index["outlinks"].values() for part in parts.values()):
+    if any(part["count"] for parts in index.outlinks.values() for part in parts.values()):
         return ""
-    queued, undecided, due = (index.get(name) for name in ("queue_after", "undecided", "next_due"))
+    queued, undecided, due = (
+        index.said.get(name) for name in ("queue_after", "undecided", "next_due")
+    )
     if undecided == 0 and queued == 0:
         return "nothing is queued"
     if undecided == 0 and due is not None and due > int(state.folder.name):
@@ -125,8 +124,8 @@ def ended_before(stores: Stores, *, run_id: str, iteration: int) -> str:
         done = current.iteration if current else 0
         made = (
             one
-            for one in generated(stores)
-            if one["run_id"] == run_id and done < one["iteration"] <= iteration
+            for _, one in generated(stores)
+            if one.said["run_id"] == run_id and done < one.said["iteration"] <= iteration
         )
         return next(filter(None, map(nothing_due, made)), "")
     if current is None or current.iteration >= iteration:

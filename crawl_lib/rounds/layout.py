@@ -9,9 +9,8 @@ where no queue is, so it asks what the nodes had settled (`crawldir.settled`).
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import Any
 
-from crawl_lib.crawldir import Iteration, Settled, SettledNotes
+from crawl_lib.crawldir import InboxManifest, Iteration, Settled, SettledNotes
 from crawl_lib.errors import ConfigError, DamagedFileError, PathNotFoundError
 from crawl_lib.stores import Stores
 
@@ -38,11 +37,7 @@ class NodeLayout:
             return
         handed_over, servers = self._crawl.inbox.folders(), set(self._config.servers)
         sources = [(segment.folder, segment.node) for segment in self._crawl.segments()]
-        sources += [
-            name
-            for name in handed_over
-            if set(self._handed_over(*name).get("nodes", ())) != servers
-        ]
+        sources += [name for name in handed_over if set(self._handed_over(*name).nodes) != servers]
         problems = self.unsettled(before.nodes, before.folder, sources)
         for node in before.nodes:
             if node not in servers and not self.is_retired(node):
@@ -77,7 +72,7 @@ class NodeLayout:
         for name, kind in self._crawl.inbox.folders():
             if before is not None and name in before.seeds:
                 continue
-            for node in self._handed_over(name, kind).get("outlinks", {}):
+            for node in self._handed_over(name, kind).outlinks:
                 if node not in self._config.servers and self._waits(
                     name, kind, node, SettledNotes(self._crawl, node).read()
                 ):
@@ -116,7 +111,7 @@ class NodeLayout:
 
         Those that have URLs there, as their marks say.
         """
-        nodes = self._handed_over(name, kind).get("outlinks", {})
+        nodes = self._handed_over(name, kind).outlinks
         return not any(
             self._waits(name, kind, node, SettledNotes(self._crawl, node).read()) for node in nodes
         )
@@ -153,14 +148,13 @@ class NodeLayout:
         """
         if settled is not None and (folder, found_by) in settled.taken_in:
             return False
-        if folder.isdecimal():
-            manifest = self._crawl.segment(folder, found_by).manifest()
-        else:
-            manifest = self._handed_over(folder, found_by)
+        if not folder.isdecimal():
+            return self._handed_over(folder, found_by).count_of(node) > 0
+        manifest = self._crawl.segment(folder, found_by).manifest()
         # The segment of a node that had no work has none.
         return bool(manifest.get("outlinks", {}).get(node, {}).get("count", 0))
 
-    def _handed_over(self, name: str, kind: str) -> dict[str, Any]:
+    def _handed_over(self, name: str, kind: str) -> InboxManifest:
         """Return the manifest of seeds or a list.
 
         Of a damaged one nothing: the same are injected, or listed, again, for the nodes of the config. Until then
@@ -168,7 +162,7 @@ class NodeLayout:
         """
         with suppress(DamagedFileError, PathNotFoundError):
             return self._crawl.inbox.manifest(name, kind)
-        return {}
+        return InboxManifest()
 
     def changed(self, current: Iteration) -> bool:
         """Say whether nodes changed in the last two iterations.

@@ -12,7 +12,7 @@ from typing import Any
 
 from crawl_lib.config import ScoringConfig
 from crawl_lib.errors import ConfigError
-from crawl_lib.records import json_object
+from crawl_lib.records import JsonValue, json_object
 from crawl_lib.scoring.plugin import BUILT_IN, Plugin, blamed
 
 GROUP = "krake.scoring"
@@ -71,7 +71,7 @@ def note(
     """
     fields = json_object(metadata)
     before = fields.pop(FIELD, None)
-    noted: dict[str, float] = before if isinstance(before, dict) else {}
+    noted: dict[str, JsonValue] = before if isinstance(before, dict) else {}
     for plugin in plugins:
         try:
             noted |= _numbers(plugin, getattr(plugin, moment)(page))

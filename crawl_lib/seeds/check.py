@@ -1,6 +1,7 @@
 """Whether a folder of injected seeds, or of a list, is whole, and what to do if it is not."""
 
 import time
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -31,13 +32,13 @@ def check_seeds(
     findings = Findings(ROOM, list_again if is_list else _SEEDS_AGAIN)
     try:
         manifest = crawl.inbox.manifest(name, kind)
-        findings = Findings(ROOM, list_again if is_list else _again(path, manifest))
-        for file, digest in manifest.get("files", {}).items():
+        findings = Findings(ROOM, list_again if is_list else _again(path, manifest.said))
+        for file, digest in manifest.files.items():
             if sha256(crawl.storage.read_bytes(f"{path}/{file}")).hexdigest() != digest:
                 findings.add(
                     "seeds_damaged", f"{path}/{file}", "differs from the written file (SHA-256)"
                 )
-        parts = [part_mapping(value, path) for value in manifest["outlinks"].values()]
+        parts = [part_mapping(value, path) for value in manifest.outlinks.values()]
         entry = crawl.storage.stat(lines)
         size = entry.size_bytes if entry else -1
         if size != sum(part.length for part in parts):
@@ -72,7 +73,7 @@ def _check_scope(crawl: CrawlDirectory, name: str, findings: Findings) -> None:
         )
 
 
-def _again(path: str, manifest: dict[str, Any]) -> str:
+def _again(path: str, manifest: Mapping[str, Any]) -> str:
     """Return the remedy for unusable seeds, by their origin."""
     run_id = str(manifest.get("run_id", ""))
     if "retired" in manifest:

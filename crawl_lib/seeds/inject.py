@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 from crawl_lib.config import Config, FetchConfig
-from crawl_lib.crawldir import CrawlDirectory, FileName, Scopes
+from crawl_lib.crawldir import CrawlDirectory, FileName, InboxManifest, Scopes
 from crawl_lib.dataclass import dataclass
 from crawl_lib.dfsfiles import write_json_bytes
 from crawl_lib.durable import reached
@@ -51,13 +51,13 @@ def inject(
     *,
     fetch: FetchConfig | None = None,
     work: Work | None = None,
-) -> dict[str, Any]:
+) -> InboxManifest:
     """Leave seeds in `<crawl>/seeds/<digest>/`: `outlinks` (a part per node), `scope` (hosts), `manifest.json`.
 
     `fetch`: whose `contact` seeds of other people's sites need; None: they need none. The folder is there all at once.
     Run again with the same run and the same seeds, it is found complete and its manifest is returned, also if two do so
     at the same time; one that is damaged is put aside, and replaced.
-    Returns the manifest: digest, seeds (counts and refusals), outlinks (offset, length, count by node), run_id.
+    Returns the manifest, which says besides: digest, seeds (counts and refusals), run_id.
     Raises InputError (seeds cannot be read, or none of them used), ConfigError (no contact), StorageError, or, once
     `work` is to stop, StoppedError: then nothing is left.
     """
@@ -70,7 +70,12 @@ def inject(
             spread.add(host, line)
         seeds.require_some()
         set_damaged_aside(crawl, digest.hexdigest())
-        facts = {"digest": digest.hexdigest(), "run_id": run_id, "seeds": seeds.report.to_mapping()}
+        report = {
+            name: value
+            for name, value in vars(seeds.report).items()
+            if value or name != "rule_errors"
+        }
+        facts = {"digest": digest.hexdigest(), "run_id": run_id, "seeds": report}
         return _publish(crawl, digest.hexdigest(), FileName.SEEDS, spread, facts)
 
 
@@ -83,7 +88,7 @@ def hand_over(
     facts: dict[str, Any],
     scope: Iterable[str] | None = (),
     more: Mapping[str, Callable[[], bytes]] | None = None,
-) -> dict[str, Any]:
+) -> InboxManifest:
     """Leave outlink lines for the nodes, in the form of seeds.
 
     Return the manifest.
@@ -156,7 +161,7 @@ def _spread(division: Division, work: Work | None = None) -> Iterator[_Spread]:
 
 def _publish(
     crawl: CrawlDirectory, name: str, kind: str, spread: _Spread, facts: dict[str, Any]
-) -> dict[str, Any]:
+) -> InboxManifest:
     """Make the folder, unless it exists; return its manifest."""
     storage, folder = crawl.storage, crawl.inbox.path(name, kind)
     if not storage.exists(folder):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import field
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import InputError, UrlError, os_errors
@@ -50,10 +50,6 @@ class SeedReport:
     rejected: dict[str, int] = field(default_factory=dict)
     examples: list[str] = field(default_factory=list)
     rule_errors: Counter[str] = field(default_factory=Counter)
-
-    def to_mapping(self) -> dict[str, Any]:
-        """Return the fields for the manifest."""
-        return {name: value for name, value in vars(self).items() if value or name != "rule_errors"}
 
 
 class _Line(NamedTuple):

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
-from operator import itemgetter
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,7 @@ def build_segment(
             else facts.queue_after + again * puts_back,
             counts=counts | {"outlinks": sum(part.count for part in outlinks.parts.values())},
             scope_added=scope_added,
-            files=sorted(files, key=itemgetter("name")),
+            files=sorted(files, key=attrgetter("name")),
             warcinfo_ids={name: value for name, value in ids.items() if value},
             outlinks=outlinks.to_mapping(),
         )
@@ -110,10 +110,9 @@ def built_problem(folder: Path, *, full: bool) -> str:
     except DamagedFileError as error:
         return str(error)
     for entry in manifest.files if manifest else ():
-        file = folder / entry["name"]
+        file = folder / entry.name
         if file.exists() and (
-            file.stat().st_size != entry["size_bytes"]
-            or (full and Manifest.entry_of(file) != entry)
+            file.stat().st_size != entry.size_bytes or (full and Manifest.entry_of(file) != entry)
         ):
             return f"`{file.name}` is not what was built"
     return ""

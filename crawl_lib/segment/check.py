@@ -22,7 +22,7 @@ from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.parquet import open_parquet
 from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.segment.manifest import DROPPED_REMEDY, DroppedLists, Manifest
-from crawl_lib.segment.parts import Part
+from crawl_lib.segment.parts import FileEntry, Part
 from crawl_lib.segment.reader import BATCH_ROWS, SCHEMAS
 from crawl_lib.states import Outcome
 from crawl_lib.stopping import Work
@@ -118,7 +118,7 @@ class _Check:
             self._add("manifest_foreign", MANIFEST_FILE, problem, repair=repair)
         there = {entry.name: entry.size_bytes for entry in self.storage.list(self.path)}
         for entry in self.manifest.files:
-            name, size = entry["name"], entry["size_bytes"]
+            name, size = entry.name, entry.size_bytes
             found = there.pop(name, None)
             if found is None:
                 self.useless.add(name)
@@ -175,13 +175,10 @@ class _Check:
     def _contents(self) -> None:
         """Check the digests of all files, and the records of WARC files."""
         for entry in self.manifest.files:
-            name, where = entry["name"], f"{self.path}/{entry['name']}"
+            name, where = entry.name, f"{self.path}/{entry.name}"
             if name in self.useless:
                 continue
-            if (
-                stored_digest(self.storage, where, self.work, entry["size_bytes"])
-                != entry["sha256"]
-            ):
+            if stored_digest(self.storage, where, self.work, entry.size_bytes) != entry.sha256:
                 self._add("file_digest", name, "differs from the written file (SHA-256)")
             if name.endswith(Part.WARC_SUFFIX):
                 damage: Counter[str] = Counter()
@@ -193,7 +190,7 @@ class _Check:
                     self._add("record_damaged", name, f"{reason} after byte {last:,}", count=count)
 
     def _note_groups(
-        self, entry: dict[str, Any], found: Iterator[WarcRecord], records: _Records
+        self, entry: FileEntry, found: Iterator[WarcRecord], records: _Records
     ) -> None:
         """Note all records; each page's main record needs a row."""
         main = -1
@@ -210,7 +207,7 @@ class _Check:
             if not record.is_answer:
                 main = -1
             if number % 1000 == 0:
-                self._tell(entry["name"], record.offset, entry["size_bytes"], "bytes")
+                self._tell(entry.name, record.offset, entry.size_bytes, "bytes")
 
     def _tell(self, name: str, done: int, total: int, unit: str) -> None:
         self.work.go_on()

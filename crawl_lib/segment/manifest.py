@@ -19,7 +19,7 @@ from typing import Any, Self
 from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import DamagedFileError, TargetExistsError
 from crawl_lib.sealed import SEALED_VERSION, sealed, unsealed
-from crawl_lib.segment.parts import Part
+from crawl_lib.segment.parts import FileEntry, Part
 from crawl_lib.storage import Storage
 from crawl_lib.warc import microseconds_of
 
@@ -28,7 +28,7 @@ _SHA256 = re.compile("[0-9a-f]{64}")
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """The manifest, field by field as in the file. `files`: name, size_bytes and sha256 (hex) of all other files;
+    """The manifest, field by field as in the file. `files`: all other files;
     `warcinfo_ids`: WARC file -> the id that each of its records carries;
     `outlinks`: owner -> offset, length (bytes), count (URLs); `started`, `finished`: ISO 8601, UTC. `history`: what was
     done by hand with the segment (salvage, compact, import), oldest first: a mapping each, `what` among its names.
@@ -65,17 +65,17 @@ class Manifest:
     undecided: int | None = None
     next_due: int | None = None
     scope_added: list[str] = field(default_factory=list)
-    files: list[dict[str, Any]] = field(default_factory=list)
+    files: list[FileEntry] = field(default_factory=list)
     warcinfo_ids: dict[str, str] = field(default_factory=dict)
     outlinks: dict[str, dict[str, int]] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
 
     @staticmethod
-    def entry_of(path: Path) -> dict[str, Any]:
+    def entry_of(path: Path) -> FileEntry:
         """Return name, size and SHA-256 of a file, as `files` has them."""
         with path.open("rb") as file:
             digest = file_digest(file, "sha256").hexdigest()
-            return {"name": path.name, "size_bytes": file.tell(), "sha256": digest}
+            return FileEntry(path.name, file.tell(), digest)
 
     def to_bytes(self) -> bytes:
         """Return the bytes of the file, with a digest inside."""
@@ -89,7 +89,9 @@ class Manifest:
         """
         try:
             mapping = unsealed(data)
-            manifest = cls(**{name: mapping[name] for name in cls.__dataclass_fields__})
+            given = {name: mapping[name] for name in cls.__dataclass_fields__}
+            files = [FileEntry.from_mapping(entry) for entry in mapping["files"]]
+            manifest = cls(**{**given, "files": files})
             manifest._require_usable()
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DamagedFileError(
@@ -104,7 +106,7 @@ class Manifest:
 
     def lacks(self, name: str) -> bool:
         """Return whether a table is missing since no URL was taken."""
-        listed = [entry["name"] for entry in self.files]
+        listed = [entry.name for entry in self.files]
         return not (
             self.has_rows or name in listed or any(one.endswith(Part.WARC_SUFFIX) for one in listed)
         )
@@ -115,12 +117,10 @@ class Manifest:
         To ignore the entry would make a good file look superfluous.
         """
         for entry in self.files:
-            if not (
-                entry["name"] and "/" not in entry["name"] and _SHA256.fullmatch(entry["sha256"])
-            ):
+            if not (entry.name and "/" not in entry.name and _SHA256.fullmatch(entry.sha256)):
                 raise ValueError(f"{entry} names no file")
         numbers = [
-            *(entry["size_bytes"] for entry in self.files),
+            *(entry.size_bytes for entry in self.files),
             *self.counts["outcomes"].values(),
         ]
         numbers += [self.counts[name] for name in ("taken", "deferred", "pages", "links")]

@@ -12,11 +12,12 @@ A *sealed* part has its WARC file on the store, checked, and the local one goes 
 import re
 from array import array
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from isal import isal_zlib
 
@@ -51,6 +52,23 @@ class PartCounts:
     rule_errors: Counter[str] = field(default_factory=Counter)
     scope_hosts: set[str] = field(default_factory=set)
     warcinfo_id: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """A file of a segment, as its manifest lists it. `sha256`: in hex."""
+
+    name: str
+    size_bytes: int
+    sha256: str
+
+    @classmethod
+    def from_mapping(cls, entry: Mapping[str, Any]) -> Self:
+        """Build an entry of a manifest, and ignore names of later versions.
+
+        Raises KeyError.
+        """
+        return cls(entry["name"], entry["size_bytes"], entry["sha256"])
 
 
 @dataclass(frozen=True)
@@ -175,16 +193,12 @@ class Part:
         """Whether it is sealed, and the local WARC file gone."""
         return self.path(Part.SEALED_SUFFIX).exists() and not self.warc.exists()
 
-    def seal(self, entry: dict[str, Any]) -> None:
-        """Record durably that the store has the WARC file.
+    def seal(self, entry: FileEntry) -> None:
+        """Record durably that the store has the WARC file."""
+        note = {"format_version": SEALED_VERSION, **vars(entry)}
+        write_durable(self.path(Part.SEALED_SUFFIX), sealed_json(note))
 
-        `entry`: its name, size_bytes and sha256 (hex).
-        """
-        write_durable(
-            self.path(Part.SEALED_SUFFIX), sealed_json({"format_version": SEALED_VERSION, **entry})
-        )
-
-    def sealed(self) -> dict[str, Any] | None:
+    def sealed(self) -> FileEntry | None:
         """Return the entry that `seal` wrote.
 
         None: the part is not sealed. Raises StorageError, DamagedFileError.
@@ -192,11 +206,7 @@ class Part:
         path = self.path(Part.SEALED_SUFFIX)
         with suppress(FileNotFoundError), own_file(path, "not the seal of a part"):
             entry = unsealed(path.read_bytes())
-            return {
-                "name": str(entry["name"]),
-                "size_bytes": int(entry["size_bytes"]),
-                "sha256": str(entry["sha256"]),
-            }
+            return FileEntry(str(entry["name"]), int(entry["size_bytes"]), str(entry["sha256"]))
         return None
 
     def runs(self, kind: str) -> list[Path]:

@@ -24,7 +24,7 @@ import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any, Self
+from typing import Self
 
 from crawl_lib.dfsfiles import stored_digest
 from crawl_lib.durable import delete_durable, reached
@@ -39,7 +39,7 @@ from crawl_lib.errors import (
 )
 from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.segment.manifest import Manifest
-from crawl_lib.segment.parts import Part, Spool
+from crawl_lib.segment.parts import FileEntry, Part, Spool
 from crawl_lib.stopping import Work
 from crawl_lib.storage import Storage
 
@@ -73,22 +73,20 @@ def publish(storage: Storage, folder: str, node: str, take_id: str, out_dir: Pat
 
 
 def upload_checked(
-    storage: Storage, local: Path, path: str, entry: dict[str, Any], found_bytes: int | None
+    storage: Storage, local: Path, path: str, entry: FileEntry, found_bytes: int | None
 ) -> None:
     """Upload a finished file and read it back, unless it was uploaded.
-
-    `entry`: see `Manifest.entry_of`.
 
     `found_bytes`: the size of the existing file, None without a file. Raises StorageError; a file that
     is not what was sent is deleted.
     """
-    if found_bytes == entry["size_bytes"] and stored_digest(storage, path) == entry["sha256"]:
+    if found_bytes == entry.size_bytes and stored_digest(storage, path) == entry.sha256:
         storage.secure(path)
         return
     if found_bytes is not None:
         storage.delete(path)
     storage.upload_final(local, path)
-    if stored_digest(storage, path) != entry["sha256"]:
+    if stored_digest(storage, path) != entry.sha256:
         storage.delete(path)
         raise StorageError(
             f"{storage.name}: {path}: was stored with other bytes than sent; run the task again"
@@ -142,22 +140,22 @@ class HiddenFolder:
         storage.make_dirs(hidden)
         entries = [*manifest.files, Manifest.entry_of(out_dir / MANIFEST_FILE)]
         there = {found.name: found.size_bytes for found in storage.list(hidden)}
-        for rubbish in there.keys() - {entry["name"] for entry in entries}:
+        for rubbish in there.keys() - {entry.name for entry in entries}:
             storage.delete(f"{hidden}/{rubbish}")
         for entry in entries:
-            if (out_dir / entry["name"]).exists():
+            if (out_dir / entry.name).exists():
                 upload_checked(
                     storage,
-                    out_dir / entry["name"],
-                    f"{hidden}/{entry['name']}",
+                    out_dir / entry.name,
+                    f"{hidden}/{entry.name}",
                     entry,
-                    there.get(entry["name"]),
+                    there.get(entry.name),
                 )
                 reached("segment.publish.uploaded")
-            elif there.get(entry["name"]) != entry["size_bytes"]:
+            elif there.get(entry.name) != entry.size_bytes:
                 raise StorageError(
-                    f"{storage.name}: {hidden}/{entry['name']}: is not there as it was sealed, with"
-                    f" {entry['size_bytes']} bytes; run the crawl task again, which says what to do"
+                    f"{storage.name}: {hidden}/{entry.name}: is not there as it was sealed, with"
+                    f" {entry.size_bytes} bytes; run the crawl task again, which says what to do"
                 )
 
     def seal_closed(self, spool: Path, enough: Callable[[], bool] = lambda: False) -> None:
@@ -177,7 +175,7 @@ class HiddenFolder:
                 entry, path = part.sealed(), f"{self.path}/{part.warc.name}"
                 found = self._storage.stat(path)
                 found_bytes = None if found is None else found.size_bytes
-                if entry is None or found_bytes != entry["size_bytes"]:
+                if entry is None or found_bytes != entry.size_bytes:
                     part.require_whole(Part.WARC_SUFFIX)
                     entry = Manifest.entry_of(part.warc)
                     upload_checked(self._storage, part.warc, path, entry, found_bytes)
@@ -237,14 +235,14 @@ class HiddenFolder:
             return str(error)
         if entry is None or part.warc.exists():
             return ""  # it is sent again
-        where = f"{self.path}/{entry['name']}"
+        where = f"{self.path}/{entry.name}"
         found = self._storage.stat(where)
-        if found is None or found.size_bytes != entry["size_bytes"]:
+        if found is None or found.size_bytes != entry.size_bytes:
             now = "is gone" if found is None else f"has {found.size_bytes}"
-            return f"{where}: was sealed with {entry['size_bytes']} bytes, and {now}"
+            return f"{where}: was sealed with {entry.size_bytes} bytes, and {now}"
         if (
             work is not None
-            and stored_digest(self._storage, where, work, entry["size_bytes"]) != entry["sha256"]
+            and stored_digest(self._storage, where, work, entry.size_bytes) != entry.sha256
         ):
             return f"{where}: differs from the sealed file (SHA-256)"
         return ""

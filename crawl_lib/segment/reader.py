@@ -77,9 +77,7 @@ class SegmentReader:
     def warc_files(self) -> list[str]:
         """Names of its WARC files."""
         return [
-            entry["name"]
-            for entry in self.manifest.files
-            if entry["name"].endswith(Part.WARC_SUFFIX)
+            entry.name for entry in self.manifest.files if entry.name.endswith(Part.WARC_SUFFIX)
         ]
 
     @cached_property
@@ -88,7 +86,7 @@ class SegmentReader:
 
         See `manifest`.
         """
-        listed = {entry["name"] for entry in self.manifest.files}
+        listed = {entry.name for entry in self.manifest.files}
         names = [name for name in self._lists.names() if name not in listed]
         return frozenset(self._lists.read(names))
 
@@ -171,9 +169,9 @@ class SegmentReader:
             return None
         where = f"{self.path}/{name}"
         for entry in self.manifest.files:
-            if entry["name"] != name:
+            if entry.name != name:
                 continue
-            if stored_digest(self._storage, where, work, entry["size_bytes"]) != entry["sha256"]:
+            if stored_digest(self._storage, where, work, entry.size_bytes) != entry.sha256:
                 raise DamagedFileError(
                     f"{where}: differs from the written file (SHA-256); {REPAIR}"
                 )

@@ -5,7 +5,7 @@ import json
 import logging
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
@@ -123,7 +123,8 @@ class _Pages:
         sites = self._service.sites
         return _json(
             await self._ask(
-                self._service.pool, lambda index: as_json(answer(index, query, sites, wanted))
+                self._service.pool,
+                lambda index: asdict(as_json(answer(index, query, sites, wanted))),
             )
         )
 

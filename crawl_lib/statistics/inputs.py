@@ -75,4 +75,4 @@ class LiveSegments:
 
 def has_table(reader: SegmentReader, name: str) -> bool:
     """Say whether a segment has a table. Raises StorageError, DamagedFileError."""
-    return any(entry["name"] == name for entry in reader.manifest.files)
+    return any(entry.name == name for entry in reader.manifest.files)

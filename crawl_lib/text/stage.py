@@ -62,6 +62,26 @@ of the words; `long_words`: how many different words are longer. `signature`: th
 content. `error`: why there is no text. `headings`: of h1, h2 and h3, a line each; of a PDF, its title. `robots`: what
 metas and X-Robots-Tag forbid. `published`: when the page says so. `shown`: all visible text, with
 `commoncrawl.wet_text: all` only."""
+
+
+@dataclass(frozen=True)
+class PageTextRow:
+    """A row of a text table: a field for each column of `TEXT_SCHEMA`."""
+
+    key: bytes
+    time: datetime
+    text: str | None
+    language: str | None
+    terms: list[tuple[str, int]] | None
+    signature: bytes
+    error: str | None
+    headings: str | None
+    robots: dict[str, Any] | None
+    published: datetime | None
+    shown: str | None
+    long_words: int
+
+
 _COLUMNS = (
     "key",
     "time",
@@ -206,7 +226,7 @@ def _pages(stores: Stores, segment: SegmentRef) -> pa.Table:
 
 def _rows(
     stores: Stores, segment: SegmentRef, pages: pa.Table, children: list[Child], report: TextReport
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[PageTextRow]:
     def each() -> Iterator[dict[str, Any]]:
         for batch in pages.to_batches(GROUP_ROWS):
             yield from batch.to_pylist()
@@ -227,35 +247,42 @@ def _rows(
         report.killed += found is None
         report.unreadable += found is not None and page.text is None
         report.long_words += page.long_words
-        yield {"key": row["key"], "time": row["time"], **_columns(page, row["digest"])}
+        yield _row(page, row)
 
 
-def _columns(page: PageText, digest: bytes) -> dict[str, Any]:
-    """Return the columns that the page itself fills. `digest`: of its content."""
+def _row(page: PageText, capture: Mapping[str, Any]) -> PageTextRow:
+    """Return the row of a page that was read."""
     robots = None if page.robots is None else Directives._make(page.robots)._asdict()
     if robots is not None:
         robots["unavailable_after"] = _time(robots["unavailable_after"])
-    return {
-        **page._asdict(),
-        "terms": None if page.words is None else sorted(page.words.items()),
-        "signature": bytes.fromhex(page.signature) if page.signature else digest,
-        "robots": robots,
-        "published": _time(page.published),
-    }
+    return PageTextRow(
+        key=capture["key"],
+        time=capture["time"],
+        text=page.text,
+        language=page.language,
+        terms=None if page.words is None else sorted(page.words.items()),
+        signature=bytes.fromhex(page.signature) if page.signature else capture["digest"],
+        error=page.error,
+        headings=page.headings,
+        robots=robots,
+        published=_time(page.published),
+        shown=page.shown,
+        long_words=page.long_words,
+    )
 
 
 def _time(posix_s: float | None) -> datetime | None:
     return None if posix_s is None else datetime.fromtimestamp(posix_s, UTC)
 
 
-def _write(path: Path, rows: Iterable[dict[str, Any]], progress: Progress) -> None:
+def _write(path: Path, rows: Iterable[PageTextRow], progress: Progress) -> None:
     held: list[dict[str, Any]] = []
     with (
         os_errors(path, "cannot be written"),
         pq.ParquetWriter(path, TEXT_SCHEMA, compression="zstd", write_page_checksum=True) as writer,
     ):
         for row in rows:
-            held.append(row)
+            held.append(vars(row))
             progress.add(1)
             if len(held) == GROUP_ROWS:
                 writer.write_table(pa.Table.from_pylist(held, TEXT_SCHEMA))

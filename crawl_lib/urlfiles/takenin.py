@@ -1,7 +1,6 @@
 """Record which sources of URLs a node has taken in."""
 
 from collections.abc import Collection, Iterable
-from typing import Any
 
 _DIGEST_CHARS = 40
 """The length of the name of injected seeds."""
@@ -69,18 +68,16 @@ class TakenIn:
         Only names of lists have a dash. `but`: lists that still exist.
         """
         kept = (folder for folder in self.complete if "-" not in folder or folder in but)
-        return TakenIn(kept, self.to_mapping()["partial"])
+        return TakenIn(kept, self._partial_lists())
 
     def __or__(self, other: "TakenIn") -> "TakenIn":
         """Return the union of both."""
         pairs = ((folder, node) for folder, nodes in other.partial.items() for node in nodes)
-        return TakenIn(self.complete | other.complete, self.to_mapping()["partial"]).with_sources(
-            pairs
-        )
+        return TakenIn(self.complete | other.complete, self._partial_lists()).with_sources(pairs)
 
-    def to_mapping(self) -> dict[str, Any]:
+    def to_mapping(self) -> dict[str, list[str] | dict[str, list[str]]]:
         """Return the mapping in `state.krake`."""
-        return {
-            "complete": sorted(self.complete),
-            "partial": {folder: sorted(nodes) for folder, nodes in sorted(self.partial.items())},
-        }
+        return {"complete": sorted(self.complete), "partial": self._partial_lists()}
+
+    def _partial_lists(self) -> dict[str, list[str]]:
+        return {folder: sorted(nodes) for folder, nodes in sorted(self.partial.items())}

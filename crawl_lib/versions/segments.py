@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
-from typing import Any
 
 import pyarrow as pa
 
@@ -18,6 +17,16 @@ from crawl_lib.versions.work import columns
 _DROPPED = columns("key bytes, segment int32")
 _TAKEN_OUT = columns("key bytes, name text")
 _SEGMENTS = columns("segment int32, name text")
+
+
+@dataclass(frozen=True)
+class InputFacts:
+    """The first facts of a manifest. `parent`: number of the version before; `segments`: with their digests."""
+
+    parent: int | None
+    now: int
+    config_digest: str
+    segments: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -45,14 +54,14 @@ class SegmentInputs:
         kept = {name: digest for name, digest in before.items() if name in there}
         return kept | {str(segment): digest for segment, digest in self.segments}
 
-    def facts(self, parent: Version | None, now: datetime) -> dict[str, Any]:
+    def facts(self, parent: Version | None, now: datetime) -> InputFacts:
         """Return the first facts of a manifest with these segments."""
-        return {
-            "parent": parent.number if parent else None,
-            "now": int(now.timestamp()),
-            "config_digest": self.stores.config_digest,
-            "segments": self.taken_in(parent.manifest["segments"] if parent else {}),
-        }
+        return InputFacts(
+            parent=parent.number if parent else None,
+            now=int(now.timestamp()),
+            config_digest=self.stores.config_digest,
+            segments=self.taken_in(parent.manifest["segments"] if parent else {}),
+        )
 
     def give(self, engine: Engine, pages: str = "pages", links: str | None = "links") -> None:
         """Make tables of the new segments for an engine.

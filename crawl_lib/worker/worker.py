@@ -24,7 +24,6 @@ from zlib import crc32
 import uvloop
 
 from crawl_lib.config import Config, from_mapping
-from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import KrakeError, StoppedError, os_error
 from crawl_lib.fetch import MIN_TTL_S, HostStore, Spans, Turns, boot_id, fetch_all
 from crawl_lib.frontier import NodeDirectory, Take
@@ -38,7 +37,7 @@ from crawl_lib.worker.aside import Aside
 from crawl_lib.worker.page import PageHandler
 from crawl_lib.worker.patterns import SIMILAR, Patterns
 from crawl_lib.worker.texts import Texts
-from crawl_lib.worker.workers import PAUSE_SIGNAL, WorkerTask
+from crawl_lib.worker.workers import PAUSE_SIGNAL, WorkerDone, WorkerEnd, WorkerTask
 
 PROGRESS_INTERVAL_S = 0.5
 LEAST_PAUSED_BYTES = 1 << 20
@@ -47,24 +46,6 @@ WORK_BYTES = 256 << 20
 CONNECTION_BYTES = 256 << 10
 FILE_BYTES = 8 << 30
 MORE_DESCRIPTORS = 1024
-
-
-@dataclass(frozen=True)
-class WorkerDone:
-    """Fetches by outcome. `kept`: those that earlier attempts made; `bytes`: of the others."""
-
-    outcomes: dict[str, int]
-    kept: int
-    bytes: int
-
-
-@dataclass(frozen=True)
-class WorkerEnd(WorkerDone):
-    """The last line of a worker. `paused`: something is left because of a pause."""
-
-    stopped: bool
-    paused: bool
-    final: bool = True
 
 
 class _Worker:

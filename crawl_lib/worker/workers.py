@@ -62,6 +62,24 @@ class WorkerTask:
     info: dict[str, str]
 
 
+@dataclass(frozen=True)
+class WorkerDone:
+    """Fetches by outcome. `kept`: those that earlier attempts made; `bytes`: of the others."""
+
+    outcomes: dict[str, int]
+    kept: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class WorkerEnd(WorkerDone):
+    """The last line of a worker. `paused`: something is left because of a pause."""
+
+    stopped: bool
+    paused: bool
+    final: bool = True
+
+
 class NodeTurns(Protocol):
     """Source of turns for workers: `keys.SharedTurns`."""
 
@@ -105,7 +123,7 @@ def run_workers(
     on_progress: Callable[[list[Mapping[str, Any]]], None],
     pause: Callable[[], bool] = lambda: False,
     turns: NodeTurns | None = None,
-) -> list[dict[str, Any]]:
+) -> list[WorkerEnd]:
     """Run one process for each task and wait for all.
 
     `tasks`: JSON-able, one a worker. `log_dir`: where `worker-<n>.log` goes. `stop`: asked every 0.1 s. `on_progress`
@@ -210,7 +228,7 @@ def _pass_on(turns: NodeTurns, workers: list[_WorkerProcess]) -> None:
             )
 
 
-def _result(worker: _WorkerProcess) -> dict[str, Any]:
+def _result(worker: _WorkerProcess) -> WorkerEnd:
     final, code = worker.final, worker.process.returncode
     if final is not None and "error" in final:
         raise KrakeError(f"{final['error']}")
@@ -218,11 +236,12 @@ def _result(worker: _WorkerProcess) -> dict[str, Any]:
         raise KrakeError(
             f"a fetching process died ({ended(code or 0)}); see {worker.log}, and run the task again"
         )
-    if final.get(
-        "stopped"
+    end = WorkerEnd(**final)
+    if (
+        end.stopped
     ):  # by a signal to the whole group, which may reach it before us; nothing is left over yet
         raise StoppedError("a fetching process was stopped; run the task again to go on")
-    return final
+    return end
 
 
 def _end(workers: list[_WorkerProcess]) -> None:

@@ -95,7 +95,7 @@ class Crawl:
     def seeds(self, text: str, run_id: str = "run") -> str:
         """Inject; the next iteration has them in its scope."""
         division = Division.of(self.stores.config)
-        digest = inject(self.stores.crawl, run_id, parse_seeds(text), division)["digest"]
+        digest = inject(self.stores.crawl, run_id, parse_seeds(text), division).said["digest"]
         self.known_seeds.append(digest)
         return str(digest)
 

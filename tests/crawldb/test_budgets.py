@@ -41,7 +41,7 @@ def test_a_domain_has_so_many_hosts_by_default_and_private_suffixes_are_their_ow
     rows = [*farm(300), *farm(300, "github.io"), row_of("http://good.test/", depth=1)]
     counts, _ = listed(config, rows)
     assert counts == {"domain_hosts": 100, "listed": 501}
-    assert open_stores(config).crawl.inbox.manifest("1-1", FileName.LISTS)["over_budget"] == {
+    assert open_stores(config).crawl.inbox.manifest("1-1", FileName.LISTS).said["over_budget"] == {
         "domain_hosts farm.example": 100
     }
 
@@ -90,7 +90,7 @@ def test_a_host_has_so_many_urls_in_the_whole_crawl(tmp_path: Path) -> None:
     assert counts == {"listed": 5, "host_pages": 2}
     assert Counter(map(host_of, found)) == {"a.test": 3, "b.test": 2}
     manifest = open_stores(config).crawl.inbox.manifest("1-1", FileName.LISTS)
-    assert manifest["over_budget"] == {"host_limit a.test": 2}
+    assert manifest.said["over_budget"] == {"host_limit a.test": 2}
 
 
 @pytest.mark.parametrize(

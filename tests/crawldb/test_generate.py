@@ -112,10 +112,10 @@ def test_a_list_goes_to_the_owners_and_says_whose_it_is(tmp_path: Path) -> None:
         "lease_s": WEEK,
         "ends_rounds": False,
     }
-    assert {name: manifest[name] for name in facts} == facts
+    assert {name: manifest.said[name] for name in facts} == facts
     owners = Owners(config.servers)
     counts = Counter(owners.owner(host_of(url)) for url in urls)
-    assert {node: part["count"] for node, part in manifest["outlinks"].items()} == counts
+    assert {node: part["count"] for node, part in manifest.outlinks.items()} == counts
     lines = lines_of(config, "4-1")
     assert {line.url for line in lines} == set(urls)
     assert {line.list_name for line in lines} == {"4-1"}

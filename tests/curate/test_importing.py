@@ -237,7 +237,7 @@ def test_an_import_that_was_stopped_goes_on_with_what_it_had_read(
     assert sorted(row["url"] for path in Result(config).segments() for row in rows(path)) == sorted(
         page(number)[0] for number in range(12)
     )
-    assert report.to_mapping()["totals"]["pages"] == (8 if others else 12)
+    assert report.totals["pages"] == (8 if others else 12)
     assert fsck(stores_of(config)).findings == []
 
 
@@ -256,7 +256,7 @@ def test_what_says_how_far_an_import_was_may_be_damaged(
             bring(config, *archives)
     [note] = tmp_path.rglob("import.json")
     note.write_bytes(note.read_bytes().replace(b"sha256", b"sha276") if data is None else data)
-    assert bring(config, *archives).to_mapping()["totals"]["pages"] == 6
+    assert bring(config, *archives).totals["pages"] == 6
     assert fsck(stores_of(config)).findings == []
 
 

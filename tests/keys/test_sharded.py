@@ -39,7 +39,7 @@ def test_a_report_is_json_and_text(tmp_path):
         store.insert(make_keys(30))
         store.servers[0].delete(sorted(make_keys(30))[:4])
         found = check(store)
-        assert json.loads(json.dumps(found.to_mapping()))["missing"] == {names[0]: 4}
+        assert json.loads(json.dumps(found.missing)) == {names[0]: 4}
         assert found.to_text().splitlines() == [
             f"{names[0]}: 26 keys (26 queued, 0 crawled, 0 gone)",
             f"{names[1]}: 30 keys (30 queued, 0 crawled, 0 gone)",

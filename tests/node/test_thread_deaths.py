@@ -159,7 +159,7 @@ def test_a_watcher_of_room_that_fails_goes_on(
 
     def run(*arguments: Any, **more: Any) -> Any:
         results = real(*arguments, **more)
-        passes.append(any(result["paused"] for result in results))
+        passes.append(any(result.paused for result in results))
         return results
 
     def shortage(*_: Any) -> str | None:

@@ -77,7 +77,7 @@ def seal_pages(
         return Filled({"pages": len(pages), "deleted": 0, "digest": digest})
 
     times = {"now": int(now.timestamp()), "made_ms": int(1000 * now.timestamp())}
-    facts = {**times, "of": "", "settings": fields.settings}
+    facts = {**times, "of": "", "settings": vars(fields.settings)}
     version = seal_version(versions, versions.next_number(), fill, facts)
     assert version is not None
     return version

@@ -32,7 +32,7 @@ def test_all_tools_on_a_store_elsewhere(crawl: Result, tmp_path: Path) -> None:
     assert compact_segment(stores, name).state == "compacted"
     assert problems(crawl.config, name) == []
     report = import_archives(stores, [str(write(tmp_path / "a.warc.gz", pages_archive(range(3))))])
-    assert report.to_mapping()["totals"]["pages"] == 3
+    assert report.totals["pages"] == 3
 
 
 class _Endless:

@@ -9,7 +9,7 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.config import Config
-from crawl_lib.crawldir import FolderState, Iteration, Kind
+from crawl_lib.crawldir import FolderIndex, FolderState, Iteration, Kind
 from crawl_lib.dfsfiles import write_json_bytes
 from crawl_lib.rounds.ending import ended, ended_before, what_is_left
 from crawl_lib.stores import open_stores
@@ -118,7 +118,8 @@ def test_only_an_index_that_knows_of_nothing_to_do_ends_the_iterations(
     shares = {"node-0": share}
     own = Iteration("1000", RUN, 1, ("node-0",), "host", "", shares, 0, (), (), "", Kind.CRAWL)
     crawl.storage.write_bytes(f"{folder.path}/iteration.json", write_json_bytes(vars(own)))
-    assert ended(FolderState(folder, index=said, present=["node-0"])) == why
+    read = None if said is None else FolderIndex(said["counts"], said["outlinks"], said=said)
+    assert ended(FolderState(folder, index=read, present=["node-0"])) == why
 
 
 def test_a_run_ends_after_the_first_iteration_that_found_nothing_to_do(tmp_path: Path) -> None:

@@ -374,7 +374,9 @@ def test_no_line_of_a_file_is_told_only_its_number(
             CrawlDirectory(LocalStorage.open(root), "crawl"), "run", seeds, Division(["n"], "host")
         )
         said = repr(manifest)
-        assert sum(manifest["seeds"]["rejected"].values()) == sum(line != GOOD for line in lines)
+        assert sum(manifest.said["seeds"]["rejected"].values()) == sum(
+            line != GOOD for line in lines
+        )
         for path in root.rglob("manifest.json"):
             said += path.read_text()
     except InputError as error:

@@ -250,7 +250,7 @@ def injected(
 
 
 def parts_of(storage: LocalStorage, manifest) -> dict[str, list[str]]:
-    path = f"crawl/seeds/{manifest['digest']}/outlinks"
+    path = f"crawl/seeds/{manifest.said['digest']}/outlinks"
     return {
         node: [
             decode_line(line)[0].url
@@ -258,7 +258,7 @@ def parts_of(storage: LocalStorage, manifest) -> dict[str, list[str]]:
                 storage.open_read(path, part["offset"], part["length"]), count=part["count"]
             )
         ]
-        for node, part in manifest["outlinks"].items()
+        for node, part in manifest.outlinks.items()
     }
 
 
@@ -270,9 +270,9 @@ def test_each_seed_goes_to_the_owner_of_its_host(tmp_path: Path) -> None:
     owners = Owners(["n1", "n2", "n3"])
     for node, urls in parts_of(storage, manifest).items():
         assert urls == [url for url in URLS if owners.owner(host_of(url)) == node]
-    scope = storage.read_bytes(f"crawl/seeds/{manifest['digest']}/scope").decode().splitlines()
+    scope = storage.read_bytes(f"crawl/seeds/{manifest.said['digest']}/scope").decode().splitlines()
     assert scope == sorted(host_of(url) for url in URLS)
-    assert manifest["accepted"] == manifest["seeds"]["accepted"] == 31
+    assert manifest.accepted == manifest.said["seeds"]["accepted"] == 31
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 31])
@@ -306,16 +306,16 @@ def test_a_file_without_any_seed_is_refused_and_leaves_nothing(
     with pytest.raises(InputError, match=message):
         injected(tmp_path, str(file))
     assert not (tmp_path / "crawl").exists()
-    assert injected(tmp_path, "")[1]["accepted"] == 0, "no seeds: what is queued is crawled"
+    assert injected(tmp_path, "")[1].accepted == 0, "no seeds: what is queued is crawled"
 
 
 def test_injecting_again_finds_it_complete(tmp_path: Path) -> None:
     storage, manifest = injected(tmp_path, "\n".join(URLS))
-    before = storage.stat(f"crawl/seeds/{manifest['digest']}/outlinks")
+    before = storage.stat(f"crawl/seeds/{manifest.said['digest']}/outlinks")
     assert injected(tmp_path, "\n".join(URLS))[1] == manifest
-    assert storage.stat(f"crawl/seeds/{manifest['digest']}/outlinks") == before
-    assert injected(tmp_path, "\n".join(URLS), run="s")[1]["digest"] != manifest["digest"]
-    assert injected(tmp_path, "\n".join(URLS[1:]))[1]["digest"] != manifest["digest"]
+    assert storage.stat(f"crawl/seeds/{manifest.said['digest']}/outlinks") == before
+    assert injected(tmp_path, "\n".join(URLS), run="s")[1].said["digest"] != manifest.said["digest"]
+    assert injected(tmp_path, "\n".join(URLS[1:]))[1].said["digest"] != manifest.said["digest"]
     assert len(storage.list("crawl/seeds")) == 3
 
 
@@ -337,5 +337,5 @@ def test_of_two_that_inject_the_same_at_once_one_finds_the_other(tmp_path: Path)
         Division(["n1"], "host"),
     )
     assert storage.raced
-    assert manifest["nodes"] == ["n1", "n2", "n3"], "what is there is the truth"
-    assert [entry.name for entry in storage.list("crawl/seeds")] == [manifest["digest"]]
+    assert manifest.nodes == ("n1", "n2", "n3"), "what is there is the truth"
+    assert [entry.name for entry in storage.list("crawl/seeds")] == [manifest.said["digest"]]

@@ -84,7 +84,7 @@ def test_the_manifest_counts_what_is_there(tmp_path):
     assert manifest.intake == {"new": 3}
     assert manifest.scope_added == ["z.example"]
     assert reader.manifest == manifest
-    names = {entry["name"] for entry in manifest.files}
+    names = {entry.name for entry in manifest.files}
     assert names == {
         "index.cdxj",
         "krake-1-node-a-0-00000.warc.gz",
@@ -94,8 +94,8 @@ def test_the_manifest_counts_what_is_there(tmp_path):
     }
     assert {path.name for path in (tmp_path / "seg").iterdir()} == names | {"manifest.json"}
     for entry in manifest.files:
-        data = (tmp_path / "seg" / entry["name"]).read_bytes()
-        assert (len(data), sha256(data).hexdigest()) == (entry["size_bytes"], entry["sha256"])
+        data = (tmp_path / "seg" / entry.name).read_bytes()
+        assert (len(data), sha256(data).hexdigest()) == (entry.size_bytes, entry.sha256)
 
 
 def test_every_row_points_at_its_record(tmp_path):

@@ -138,7 +138,7 @@ def test_rubbish_of_an_earlier_attempt_does_not_become_visible(work):
     manifest = build_segment(work / "spool", work / "seg", facts(7), NODES)
     publish(storage, "crawl/1", "node-a", "take1", work / "seg")
     names = {entry.name for entry in storage.list("crawl/1/node-a")}
-    assert names == {entry["name"] for entry in manifest.files} | {"manifest.json"}
+    assert names == {entry.name for entry in manifest.files} | {"manifest.json"}
     assert sum(batch.num_rows for batch in SegmentReader(storage, "crawl/1/node-a").pages()) == 7
 
 
@@ -163,6 +163,6 @@ def test_what_a_killed_attempt_made_visible_is_durable_before_it_is_believed(wor
         work / "seg" / "pages.parquet",
         "crawl/1/.hidden/pages.parquet",
         entry,
-        entry["size_bytes"],
+        entry.size_bytes,
     )
     assert work / "dfs" / "crawl" / "1" / ".hidden" in synced

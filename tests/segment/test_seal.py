@@ -96,7 +96,7 @@ def test_the_segment_is_the_same_as_without_sealing_and_local_room_is_free(work,
     assert spooled(work) == []
     assert rows(work) == unsealed
     manifest = SegmentReader(storage, "crawl/1/node-a").manifest
-    assert [entry["name"] for entry in manifest.files] == sorted(
+    assert [entry.name for entry in manifest.files] == sorted(
         entry.name for entry in storage.list("crawl/1/node-a") if entry.name != "manifest.json"
     )
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,7 +21,7 @@ from crawl_lib.rounds import start_iteration
 from crawl_lib.stores import open_stores
 from crawl_lib.walls import Forked, fork_server
 from crawl_lib.walls.forkserver import ForkServer
-from crawl_lib.worker.workers import run_workers
+from crawl_lib.worker.workers import WorkerEnd, run_workers
 from demo import Serving, SynthWeb, TruthOptions
 from tests.e2e.crawl import Result, make_config, run_iteration
 from tests.torture.children import children_of
@@ -41,7 +42,9 @@ def wait():
     os.read(forkserver.os.pipe()[0], 1)
 def ask():
     os.write(1, b'{{"ask": "ip 1", "turns": 2, "start_s": 0.5}}\\n')
-    os.write(1, b'{{"final": true, "told": %s}}\\n' % os.read(1, 1 << 16).strip())
+    told = os.read(1, 1 << 16).strip()
+    counts = b'"stopped": 0, "paused": 0, "kept": 0, "bytes": 0'
+    os.write(1, b'{{"final": true, %s, "outcomes": %s}}\\n' % (counts, told))
     return 0
 def flood():
     for _ in range(100_000):
@@ -69,10 +72,11 @@ def _python(directory: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> N
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
-def run(directory: Path, count: int = 1, **more: Any) -> list[dict[str, Any]]:
+def run(directory: Path, count: int = 1, **more: Any) -> list[WorkerEnd]:
     """`run_workers` with `count` tasks."""
     given: dict[str, Any] = {"stop": lambda: False, "on_progress": lambda progress: None} | more
-    tasks = [{"final": True, "number": number} for number in range(count)]
+    end = WorkerEnd({}, 0, 0, stopped=False, paused=False)
+    tasks = [vars(replace(end, kept=number)) for number in range(count)]
     with (directory / "lock").open("w") as lock:
         return run_workers(tasks, log_dir=directory, lock_descriptor=lock.fileno(), **given)
 
@@ -164,7 +168,7 @@ def test_a_process_is_told_what_it_asks_for(python: Any, tmp_path: Path) -> None
     python(run="ask")
     turns = Turns()
     finals = run(tmp_path, count=2, turns=turns)
-    assert [final["told"] for final in finals] == [
+    assert [final.outcomes for final in finals] == [
         {"turn": number, "filled": "x"} for number in (0, 1)
     ]
     assert sorted(who for who, _ in turns.heard) == [0, 1]

@@ -308,7 +308,7 @@ def test_the_walls_are_up_before_a_worker_reads_anything_and_hold_its_only_threa
     seen: list[str] = []
     real = workers._result
 
-    def note(worker: Any) -> dict[str, Any]:
+    def note(worker: Any) -> workers.WorkerEnd:
         seen.extend(path.read_text() for path in worker.log.parent.glob("spool/looked"))
         return real(worker)
 

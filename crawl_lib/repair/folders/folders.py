@@ -18,7 +18,7 @@ command is run again. No node may crawl meanwhile; while a file is away, stages 
 (`Stores.stop`) nothing more is changed, since unread files would look damaged.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
 from hashlib import sha1, sha256
@@ -158,7 +158,7 @@ class SmallFiles:
                 manifest = self.crawl.inbox.manifest(digest)
                 data = scope_bytes(scope_of_seeds_again(self.stores, digest))
                 self._do(f"{one.where}: made again", partial(self._write, one.where, data))
-                self._note_digest(f"{path}/{MANIFEST_FILE}", manifest, data)
+                self._note_digest(f"{path}/{MANIFEST_FILE}", manifest.said, data)
 
     def iteration(self, folder: str) -> None:
         """Check an iteration's folder, and its files elsewhere."""
@@ -209,7 +209,7 @@ class SmallFiles:
         if self._say is not None:
             known = iteration and old_scope(self.stores, self.crawl.scopes.path(iteration))
             old = known or lost_scope(self.stores, folder)
-            value = {**identity.mapping(whole_hosts(old)), Scopes.DIGEST: ""}
+            value = {**vars(identity.content(whole_hosts(old))), Scopes.DIGEST: ""}
             hosts = scope_of_iteration_again(
                 self.stores, Iteration.from_mapping(folder, value), old
             )
@@ -238,7 +238,7 @@ class SmallFiles:
             self._do(f"{place}: made again", partial(self._write, place, scope))
         self._note_digest(where, value, scope)
 
-    def _note_digest(self, where: str, value: dict[str, Any], scope: bytes) -> None:
+    def _note_digest(self, where: str, value: Mapping[str, Any], scope: bytes) -> None:
         """Write a scope's digest into a file, unless it is there."""
         whole = {**value, Scopes.DIGEST: Scopes.digest(scope)}
         if value.get(Scopes.DIGEST) != whole[Scopes.DIGEST]:

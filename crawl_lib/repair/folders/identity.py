@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from crawl_lib.crawldir import IMPORT_NODE, FileName, Iteration, Kind, SettledNotes
+from crawl_lib.dataclass import dataclass
 from crawl_lib.dfsfiles import readable_json
 from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
 from crawl_lib.findings import Finding, Findings, Severity
@@ -63,6 +64,24 @@ def check_nodes(stores: Stores) -> list[Finding]:
     return findings.list()
 
 
+@dataclass(frozen=True)
+class RepairedIteration:
+    """The content of `iteration.json` as a repair knows it, field by field as in the file."""
+
+    format_version: str
+    run_id: str
+    iteration: int
+    kind: str
+    nodes: list[str]
+    routing: str
+    config_digest: str
+    krake_version: str
+    batch_sizes: dict[str, int]
+    taken_before: int
+    summed: list[str]
+    seeds: list[str]
+
+
 class FolderIdentity:
     """The known facts about a folder without its `iteration.json`."""
 
@@ -87,7 +106,7 @@ class FolderIdentity:
             if isinstance(run, str) and isinstance(number, int)
         }
 
-    def mapping(self, scope: set[str]) -> dict[str, Any]:
+    def content(self, scope: set[str]) -> RepairedIteration:
         """Return the content of the file without the scope's digest.
 
         `scope`: the known hosts of the folder. A folder without any trace of a run becomes the first iteration of a run
@@ -111,20 +130,20 @@ class FolderIdentity:
         if self._shared and not self._manifests:
             text = json.dumps(self._shared, sort_keys=True, separators=(",", ":"))
             digest = hashlib.sha256(text.encode()).hexdigest()
-        return {
-            "format_version": SEALED_VERSION,
-            "run_id": run_id,
-            "iteration": iteration,
-            "kind": self._kind(iteration),
-            "nodes": list(nodes),
-            "routing": self._shared.get("frontier.routing", self.stores.config.frontier.routing),
-            "config_digest": self._said("config_digest", digest),
-            "krake_version": self._said("krake_version", VERSION),
-            "batch_sizes": {node: self._batch_size(node, iteration) for node in nodes},
-            "taken_before": before.taken_before if before else 0,
-            "summed": list(before.summed) if before else [],
-            "seeds": sorted({*(before.seeds if before else ()), *self._seeds(scope, after)}),
-        }
+        return RepairedIteration(
+            format_version=SEALED_VERSION,
+            run_id=run_id,
+            iteration=iteration,
+            kind=self._kind(iteration),
+            nodes=list(nodes),
+            routing=self._shared.get("frontier.routing", self.stores.config.frontier.routing),
+            config_digest=self._said("config_digest", digest),
+            krake_version=self._said("krake_version", VERSION),
+            batch_sizes={node: self._batch_size(node, iteration) for node in nodes},
+            taken_before=before.taken_before if before else 0,
+            summed=list(before.summed) if before else [],
+            seeds=sorted({*(before.seeds if before else ()), *self._seeds(scope, after)}),
+        )
 
     def contradicts(self, iteration: Iteration) -> str:
         """Say how the folder contradicts its `iteration.json`.

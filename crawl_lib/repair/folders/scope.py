@@ -87,9 +87,9 @@ def scope_of_seeds_again(stores: Stores, digest: str) -> set[str]:
     DamagedFileError or PathNotFoundError if the manifest or the URLs are unreadable.
     """
     path, manifest = stores.crawl.inbox.path(digest), stores.crawl.inbox.manifest(digest)
-    hosts = _hosts_of_urls(stores, path, manifest.get("outlinks"))
+    hosts = _hosts_of_urls(stores, path, manifest.outlinks)
     for candidate in (hosts, set[str]()):
-        if Scopes.digest(scope_bytes(candidate)) == manifest.get(Scopes.DIGEST):
+        if Scopes.digest(scope_bytes(candidate)) == manifest.said.get(Scopes.DIGEST):
             return candidate
     users = [one for one in readable_iterations(stores) if digest in one.seeds]
     if not users:

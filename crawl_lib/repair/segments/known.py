@@ -12,8 +12,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from crawl_lib.crawldir import FileName, Iteration, SegmentRef
-from crawl_lib.dfsfiles import readable_json
+from crawl_lib.crawldir import FileName, FolderIndex, Iteration, SegmentRef
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError, UrlError
 from crawl_lib.frontier import Take, is_readable
 from crawl_lib.records import QueuedUrl, metadata_without_list, steps_of_row
@@ -86,9 +85,10 @@ class Known:
         return take if take is not None and take.header.folder == self.name.folder else None
 
     @cached_property
-    def index(self) -> dict[str, Any]:
-        """The folder's index, if readable."""
-        return readable_json(self.storage, f"{self.folder_path}/{FileName.INDEX}")
+    def index(self) -> FolderIndex:
+        """The folder's index, empty if it cannot be used."""
+        path = f"{self.folder_path}/{FileName.INDEX}"
+        return FolderIndex.readable(self.storage, path) or FolderIndex()
 
     @cached_property
     def nodes(self) -> tuple[str, ...]:
@@ -106,16 +106,16 @@ class Known:
         if self.manifest is not None:
             return {name: self.manifest.counts.get(name, 0) for name in names}
         try:
-            nodes = [node for node in self.index["outlinks"] if node != self.name.node]
+            nodes = [node for node in self.index.outlinks if node != self.name.node]
             manifests = self.stores.crawl.folder(self.name.folder).readable_manifests()
             others = [manifests[node]["counts"] for node in nodes]
-            sums = {name: self.index["counts"].get(name, 0) for name in names}
+            sums = {name: self.index.counts.get(name, 0) for name in names}
             counts = {
                 name: sums[name] - sum(other.get(name, 0) for other in others) for name in names
             }
             return (
                 counts
-                if self.name.node in self.index["outlinks"] and min(counts.values()) >= 0
+                if self.name.node in self.index.outlinks and min(counts.values()) >= 0
                 else {}
             )
         except (KrakeError, KeyError, TypeError, AttributeError):
@@ -148,7 +148,7 @@ class Known:
 
     def pending(self) -> list[str]:
         """Return the lists of dropped pages that the manifest lacks."""
-        listed = {entry["name"] for entry in self.manifest.files} if self.manifest else set()
+        listed = {entry.name for entry in self.manifest.files} if self.manifest else set()
         return [
             name for name in DroppedLists(self.storage, self.path).names() if name not in listed
         ]
@@ -242,11 +242,7 @@ class Known:
         where, owners = f"{self.path}/{OUTLINKS_NAME}", Owners(self.nodes)
         local = self.stores.config.frontier.routing == "local" and self.name.node in self.nodes
         found = self.storage.stat(where)
-        said = (
-            self.manifest.outlinks
-            if self.manifest
-            else self.index.get("outlinks", {}).get(self.name.node)
-        )
+        said = self.manifest.outlinks if self.manifest else self.index.outlinks.get(self.name.node)
         unsaid = {"": {"offset": 0, "length": found.size_bytes if found else 0, "count": 0}}
         for node, value in (said if isinstance(said, dict) else unsaid).items():
             with suppress(DamagedFileError, PathNotFoundError, ValueError):

@@ -107,7 +107,7 @@ def replace_segment(
     `finish_swaps`. Raises StorageError; run the tool again then.
     """
     storage, node, folder = stores.storage, segment.node, stores.crawl.folder(segment.folder)
-    new = f".new-{node}-{Manifest.entry_of(built / MANIFEST_FILE)['sha256'][:16]}"
+    new = f".new-{node}-{Manifest.entry_of(built / MANIFEST_FILE).sha256[:16]}"
     for name in new_segments(folder, node):
         if name != new:
             storage.delete(folder.at(name))  # of a killed attempt
