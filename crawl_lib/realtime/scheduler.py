@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from msgspec.structs import replace
 
-from crawl_lib.config import Config, realtime_of
+from crawl_lib.config import Config
 from crawl_lib.errors import AwayError, BusyError, KeyStoreError, KrakeError, StoppedError
 from crawl_lib.fetch import limits_of
 from crawl_lib.realtime import stages
@@ -92,7 +92,7 @@ class Scheduler:
 
         Raises ConfigError for unusable rules of the config.
         """
-        self.config, self.store, self.link = realtime_of(config), store, link
+        self.config, self.store, self.link = config.require_realtime(), store, link
         self.submissions, self.captures = submissions or SubmissionLog(), captures
         self.policies = self.config.policies_by_name
         self.filter = UrlFilter(config.urls, [], config.traps)
