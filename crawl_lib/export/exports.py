@@ -13,7 +13,7 @@ from crawl_lib.errors import (
     PathNotFoundError,
 )
 from crawl_lib.export.choice import NAME_PATTERN, SegmentInput, gather_inputs
-from crawl_lib.export.folder import ExportFolder
+from crawl_lib.export.folder import ExportFolder, list_exports
 from crawl_lib.export.tables import WEB_GRAPH
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
@@ -32,7 +32,7 @@ def newest_export(stores: Stores, having: Sequence[str] = ()) -> str:
     """
     names = [
         name
-        for name in ExportFolder.names(stores)
+        for name in list_exports(stores)
         if not having or ExportFolder(stores, name).has(*having)
     ]
     if not names:
@@ -150,7 +150,7 @@ def remove_older(stores: Stores, finished: str) -> list[str]:
     if stores.config.export.keep is None:
         return []
     folders = stores.crawl.folders()
-    exports = [ExportFolder(stores, name) for name in ExportFolder.names(stores)]
+    exports = [ExportFolder(stores, name) for name in list_exports(stores)]
     timed = [export for export in exports if export.has(WEB_GRAPH) and _is_timed(export, folders)]
     newest_first = sorted((export.name for export in timed), key=int, reverse=True)
     removed = [name for name in newest_first[stores.config.export.keep :] if name != finished]

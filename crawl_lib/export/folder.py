@@ -46,15 +46,6 @@ class ExportFolder:
         self.written: set[str] = set()
         self.path = f"{stores.config.export.directory.strip('/')}/{name}"
 
-    @staticmethod
-    def names(stores: Stores) -> list[str]:
-        """Return the names of all exports, sorted."""
-        path = stores.config.export.directory.strip("/")
-        if not stores.storage.exists(path):
-            return []
-        folders = [entry.name for entry in stores.storage.list(path) if entry.is_dir]
-        return sorted(name for name in folders if NAME_PATTERN.fullmatch(name))
-
     def file(self, name: str) -> str:
         """Return the path of a file of the export."""
         return f"{self.path}/{name}"
@@ -261,9 +252,18 @@ class ExportFolder:
             yield copied
 
 
+def list_exports(stores: Stores) -> list[str]:
+    """Return the names of the exports, sorted."""
+    path = stores.config.export.directory.strip("/")
+    if not stores.storage.exists(path):
+        return []
+    folders = [entry.name for entry in stores.storage.list(path) if entry.is_dir]
+    return sorted(name for name in folders if NAME_PATTERN.fullmatch(name))
+
+
 def listed_exports(stores: Stores) -> str:
     """Return the existing exports, for messages about a missing one."""
-    names = ExportFolder.names(stores)
+    names = list_exports(stores)
     return (
         f"there are {', '.join(names[-10:])} ({len(names)} in all)"
         if names

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, cast
 from crawl_lib.config import Config
 from crawl_lib.crawldir import FolderState, SettledNotes
 from crawl_lib.errors import KrakeError, StorageError, os_errors
-from crawl_lib.export import CONTENT, OFFSETS, URL_MAPPING, WEB_GRAPH, ExportFolder
+from crawl_lib.export import CONTENT, OFFSETS, URL_MAPPING, WEB_GRAPH, ExportFolder, list_exports
 from crawl_lib.fetch import hosts_in_back_off
 from crawl_lib.frontier import Move, NodeDirectory, Queue, State, Take, host_of_line
 from crawl_lib.keys import open_key_store
@@ -163,7 +163,7 @@ def crawl_status(
             [entry["counts"] for entry in entries if "counts" in entry]
         ),
         "nodes": nodes,
-        "exports": [_export(stores, name) for name in ExportFolder.names(stores)],
+        "exports": [_export(stores, name) for name in list_exports(stores)],
     }
     if iterations.unread:
         status["unread"] = iterations.unread

@@ -12,7 +12,7 @@ import pytest
 from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.errors import ConfigError, PathNotFoundError
-from crawl_lib.export import ExportFolder, exports
+from crawl_lib.export import exports, list_exports
 from crawl_lib.stores import Stores, open_stores
 from demo import Serving, SynthWeb
 from tests.e2e.crawl import Result, make_config, run_crawl, run_iteration
@@ -75,7 +75,7 @@ def test_an_export_of_nothing_new_is_found_complete(crawled: Result, stores: Sto
         again = stages.export_pages(stores, run_id=run)
         assert (again["export"], again["complete_already"]) == (crawled.export, True)
         assert finish(stores, again["export"]) == []
-    assert ExportFolder.names(stores) == [crawled.export]
+    assert list_exports(stores) == [crawled.export]
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_the_newest_exports_and_those_with_a_label_are_kept(
         "what is not whole is not counted, and not deleted"
     )
     left = {newest, *older, "autumn", "20261123", "99"} - set(removed)
-    assert set(ExportFolder.names(stores)) == left
+    assert set(list_exports(stores)) == left
 
 
 def test_an_export_of_an_older_run_survives_its_own_finalizer(

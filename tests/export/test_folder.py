@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from crawl_lib.errors import OutputConflictError, StorageError
-from crawl_lib.export import ExportFolder, Inputs, SegmentInput
+from crawl_lib.export import Inputs, SegmentInput, list_exports
+from crawl_lib.export.folder import ExportFolder
 from crawl_lib.export.tables import CONTENT
 from crawl_lib.storage import LocalStorage
 from tests.e2e.crawl import make_config
@@ -67,4 +68,4 @@ def test_a_folder_whose_name_no_export_can_have_is_none(folders: list[ExportFold
     folder, _ = folders
     for name in ("x", "my own", ".hidden"):
         folder.storage.make_dirs(f"export/{name}")
-    assert ExportFolder.names(folder.stores) == ["x"]
+    assert list_exports(folder.stores) == ["x"]
