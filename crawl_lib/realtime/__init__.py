@@ -2,7 +2,8 @@
 
 The scheduler has the secrets. `service` listens, `asgi` takes requests, `api` maps routes to answers, and a submission
 goes through the `stages` of the `scheduler`, which asks a fetcher by its `link` and keeps `documents` in a table:
-`store` asks the servers (`pages*`). `events` are followed, `tokens` and `limits` say who may ask, `metrics` counts,
+`store` asks the servers (`pages*`). `recovery` searches the table for due rows, and `redirects` hand documents on to
+rows that wait for them. `events` are followed, `tokens` and `limits` say who may ask, `metrics` counts,
 `probes` asks for pictures, `captures` finds what a visit again refers to, and `client` asks from elsewhere with the
 types of `answers`. The fetcher reads strangers' bytes, behind the walls of a crawl's worker: `fetch.LiveRun` asks,
 `reading` and `picture` read, and parts of a spool get records (`places`). Both speak the lines of `protocol`. `collect`
