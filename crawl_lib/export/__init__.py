@@ -15,7 +15,7 @@ from crawl_lib.export.choice import Inputs, SegmentInput
 from crawl_lib.export.content import content_sizes, write_offsets
 from crawl_lib.export.exports import choose, newest_export, remove_older
 from crawl_lib.export.folder import ExportFolder, list_exports
-from crawl_lib.export.readers import ContentReader, PowerCounts, WebGraph
+from crawl_lib.export.readers import ContentReader, PowerCounts, UrlMapping, WebGraph
 from crawl_lib.export.run import export_pages, write_mapping
 from crawl_lib.export.show import (
     PageView,

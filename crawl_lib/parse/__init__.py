@@ -6,8 +6,7 @@ Data flows through this room in this order, once for each fetched answer:
 2. `decode_content` undoes transfer and content codings, up to a limit (`content`).
 3. `detect_mime` says what the content is (`mime`).
 4. `parse_html` finds the charset (`charset`), has the page scanned once (`scan`, which is C: `native/links.c`), and
-   returns a `ParsedPage` with its links as bytes (`html`). `PageParser` (`pages`) does so for all types,
-   by `sitemap` and `css` for others than HTML.
+   returns a `ParsedPage` with its links as bytes (`html`). `PageParser` does so for all types (`sitemap`, `css`).
 5. `facts` chooses the page's metadata, where asked; for the text stage `Directives` has what a page forbids.
 
 Links leave as bytes with the page's `base`; `native/rows.c` makes rows of them, with targets by `crawl_lib.urls`.
