@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -163,3 +164,17 @@ def parquet_errors(where: str, remedy: str = "") -> Iterator[None]:
         MemoryError,
     ) as error:
         raise DamagedFileError(f"{where}: cannot be read as a table: {error}{remedy}") from error
+
+
+def plain_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row for JSON.
+
+    Keys are in hex, times in ISO 8601.
+    """
+    return {column: _plain(value) for column, value in row.items()}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, bytes):
+        return value.hex()
+    return value.isoformat() if isinstance(value, datetime) else value

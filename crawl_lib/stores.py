@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from threading import Event
 
-from crawl_lib.config import Config, is_sqlite_server, shared_options
+from crawl_lib.config import Config, shared_options
 from crawl_lib.crawldir import CrawlDirectory, FileName, Unfilled
 from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import KeyStoreError, KeyTablesError
@@ -103,9 +103,7 @@ class Stores(Work):
 
         Otherwise the pages of these keys would be crawled again.
         """
-        if not self.config.order.keeps_keys or not all(
-            map(is_sqlite_server, self.config.key_storage.servers)
-        ):
+        if not self.config.order.keeps_keys or not self.config.key_storage.is_embedded:
             return
         there = list(map(has_tables, store.servers))
         lost = [

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
-from crawl_lib.config import Config, is_sqlite_server
+from crawl_lib.config import Config
 from crawl_lib.engine import require_engine
 from crawl_lib.errors import (
     ConfigError,
@@ -81,7 +81,7 @@ def is_one_machine(config: Config) -> bool:
 
     File store and key servers are local then.
     """
-    return is_local(config) and all(map(is_sqlite_server, config.key_storage.servers))
+    return is_local(config) and config.key_storage.is_embedded
 
 
 def shared_problems(config: Config, secrets: Secrets, stop: Event | None = None) -> Problems:
@@ -163,7 +163,7 @@ def _keys(config: Config, secrets: Secrets) -> Problems:
         answers = store.answers()
         yield from (answer for answer in answers if isinstance(answer, KeyStoreError))
         for place, server in enumerate(store.servers):
-            if is_sqlite_server(server.name):
+            if config.key_storage.is_sqlite(server.name):
                 yield from _directory("key_storage.servers", Path(server.name).parent)
             elif answers[place] is True:
                 yield from _noted(_rights(server))

@@ -27,7 +27,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from crawl_lib.config import load_config, realtime_of
+from crawl_lib.config import load_config
 from crawl_lib.errors import ConfigError, KrakeError
 from crawl_lib.realtime import Client, TokenFile, fetcher_of, serve_realtime
 from crawl_lib.serve import Address, Server, listen
@@ -87,7 +87,7 @@ def _say(text: str) -> None:
 def _service(config: Path, stop: Event) -> Iterator[tuple[str, str, Future[None]]]:
     """Run the service in a thread; give its URL, a new token, and the future of its end."""
     options = load_config(config)
-    tokens = TokenFile(realtime_of(options).tokens)
+    tokens = TokenFile(options.require_realtime().tokens)
     with suppress(ConfigError):
         tokens.remove(TOKEN_NAME)
     token = tokens.add(TOKEN_NAME, ("submit", "read"))  # makes the folder of all data, too

@@ -28,7 +28,7 @@ import yaml
 from krake_airflow import compose_env, settings, worker_logging
 
 from crawl_lib.cli.parser import build_parser
-from crawl_lib.config import load_config, realtime_of, to_mapping
+from crawl_lib.config import load_config
 from crawl_lib.realtime.service import require_realtime
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -183,7 +183,7 @@ def test_the_real_time_service_is_a_profile_with_its_data_on_one_volume() -> Non
     assert all(SERVICES[name]["profiles"] == [LIVE] for name in of_profile)
     assert service["environment"]["KRAKE_CONFIG_PATH"] == f"{HOME}/config/compose-realtime.yml"
     assert not VARIABLE.findall(str(service["environment"]))
-    options = realtime_of(found)
+    options = found.require_realtime()
     require_realtime(found)
     [volume] = [mount for mount in service["volumes"] if not mount.endswith(":ro")]
     directory = volume.partition(":")[2]
@@ -205,7 +205,7 @@ def test_the_real_time_service_is_a_profile_with_its_data_on_one_volume() -> Non
 
 def test_fetchers_have_no_route_to_the_storage_and_no_secret_but_their_certificates() -> None:
     found = load_config(ROOT / "config" / "compose-realtime.yml")
-    options = realtime_of(found)
+    options = found.require_realtime()
     assert [fetcher.address for fetcher in options.fetchers] == ["live-1:8096", "live-2:8096"]
     for service, fetcher in zip(map(SERVICES.get, FETCHERS), options.fetchers, strict=True):
         assert service is not None
@@ -938,8 +938,8 @@ def test_the_small_file_leaves_the_services_that_its_config_names() -> None:
 
 def test_the_small_config_differs_in_its_servers_alone() -> None:
     ours, small = (
-        to_mapping(config()),
-        to_mapping(load_config(ROOT / "config" / "compose-small.yml")),
+        config().to_mapping(),
+        load_config(ROOT / "config" / "compose-small.yml").to_mapping(),
     )
     different = {name for name in ours if ours[name] != small[name]}
     assert different == {"servers", "key_storage", "fetch"}

@@ -14,7 +14,8 @@ import pytest
 
 import crawl_lib
 from crawl_lib import stages
-from crawl_lib.config import OUTPUT_TASKS, Config
+from crawl_lib.config import Config
+from crawl_lib.config.model import OUTPUT_TASKS
 from crawl_lib.curate import drop_pages, merge_indexes
 from crawl_lib.derived import SEGMENTS, Output, Pages
 from crawl_lib.duplicates import find_near

@@ -8,8 +8,9 @@ import pyarrow.compute as pc
 
 from crawl_lib.ask.table import dump_version
 from crawl_lib.errors import InputError
-from crawl_lib.export import plain_row, url_named
+from crawl_lib.export import url_named
 from crawl_lib.linkdb import LINKDB, OUTLINKS
+from crawl_lib.parquet import plain_row
 from crawl_lib.ranks import LINKRANK
 from crawl_lib.stores import Stores
 from crawl_lib.urls import host_of, key_of

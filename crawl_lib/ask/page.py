@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from crawl_lib.captures import KnownCaptures, StaleError
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.errors import InputError, KeyStoreError, PathNotFoundError
-from crawl_lib.export import PageView, is_node_id, newest_export, page_key, plain_row, show_page
+from crawl_lib.export import PageView, is_node_id, newest_export, page_key, show_page
+from crawl_lib.parquet import plain_row
 from crawl_lib.parse import (
     HTML_TYPES,
     Content,

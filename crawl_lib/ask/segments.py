@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, TextIO
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import InputError
-from crawl_lib.export import plain_row, url_named
+from crawl_lib.export import url_named
+from crawl_lib.parquet import plain_row
 from crawl_lib.repair import bodies_needed
 from crawl_lib.segment import SegmentReader
 from crawl_lib.states import Outcome

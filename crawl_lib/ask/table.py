@@ -24,7 +24,8 @@ from crawl_lib.crawldb import (
     newest_version,
 )
 from crawl_lib.errors import InputError
-from crawl_lib.export import plain_row, url_named
+from crawl_lib.export import url_named
+from crawl_lib.parquet import plain_row
 from crawl_lib.rounds import generated
 from crawl_lib.scoring import Scoring
 from crawl_lib.stores import Stores

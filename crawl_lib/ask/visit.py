@@ -10,7 +10,7 @@ from typing import NamedTuple, cast
 
 from crawl_lib.ask.check import fetch_once
 from crawl_lib.ask.why import Facts, filter_at
-from crawl_lib.parse import Headers, ParsedPage, parse_head, require_scanner, x_robots_nofollow
+from crawl_lib.parse import Headers, ParsedPage, parse_head, require_scanner
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
 from crawl_lib.segment import LinkBlock, PartWriter
 from crawl_lib.stores import Stores
@@ -76,9 +76,7 @@ def _judged(
         counts=SimpleNamespace(rejections=rejections, requisites=0), links=links, outlinks=outlinks
     )
     writer, judge = cast(PartWriter, SimpleNamespace(part=part)), filter_at(stores, host_of(url), 1)
-    nofollow = page.nofollow or x_robots_nofollow(
-        headers.all("x-robots-tag"), config.fetch.user_agent
-    )
+    nofollow = page.nofollow or headers.says_nofollow(config.fetch.user_agent)
     discovery = Discovery(config, config.servers, 0, judge, writer, seeds_widen_scope=False)
     discovery.links(TakenUrl(0, key_of(url), QueuedUrl(url)), page, nofollow)
     names = ["target_url", *Link._fields[1:]]

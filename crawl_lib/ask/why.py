@@ -20,12 +20,13 @@ from crawl_lib.ask.page import is_later, newest_rows
 from crawl_lib.ask.table import look_up_listing
 from crawl_lib.captures import KnownCaptures
 from crawl_lib.errors import KrakeError, os_errors
-from crawl_lib.export import plain_row, url_named
+from crawl_lib.export import url_named
 from crawl_lib.fetch import deciding_line, read_hosts, rules_of_row
 from crawl_lib.frontier import Journal, Queue, Take, full_for
 from crawl_lib.index import WHY, why_indexed
 from crawl_lib.keys import KEY_BYTES
 from crawl_lib.node import waiting_sources
+from crawl_lib.parquet import plain_row
 from crawl_lib.realtime import row_facts
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores

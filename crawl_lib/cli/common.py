@@ -14,7 +14,7 @@ from threading import Event
 from typing import Any, TextIO, TypeVar
 
 from crawl_lib.cli.figures import cell_of, rounded
-from crawl_lib.config import Config, find_config_path, load_config, short_path
+from crawl_lib.config import Config, ConfigPlace, load_config, short_path
 from crawl_lib.errors import ConfigError, printable
 from crawl_lib.stopping import Work
 from crawl_lib.stores import Stores, open_stores
@@ -246,7 +246,7 @@ def config_file(arguments: argparse.Namespace) -> str:
 
     Raises ConfigError without a config.
     """
-    return short_path(arguments.config or find_config_path(os.environ))
+    return short_path(arguments.config or ConfigPlace.find(os.environ))
 
 
 def require_yes(arguments: argparse.Namespace, what: str) -> None:

@@ -20,7 +20,7 @@ from crawl_lib.cli.common import (
     stage_stores,
     waiting,
 )
-from crawl_lib.config import Config, find_config_path, load_config
+from crawl_lib.config import Config, ConfigPlace, load_config
 from crawl_lib.errors import ConfigError, InputError, KrakeError, StoppedError
 from crawl_lib.frontier import NodeLock
 from crawl_lib.rounds import note_change, requisite_rounds
@@ -38,7 +38,7 @@ def _run_id(arguments: argparse.Namespace) -> str:
 
 def _command_again(arguments: argparse.Namespace, run_id: str) -> str:
     """Return the command line that continues this run from anywhere."""
-    config = Path(arguments.config).resolve() if arguments.config else find_config_path(os.environ)
+    config = Path(arguments.config).resolve() if arguments.config else ConfigPlace.find(os.environ)
     options = {
         "iterations": arguments.iterations,
         "batch-size": arguments.batch_size,

@@ -22,7 +22,7 @@ from crawl_lib.cli.common import print_counted, print_result, say, tool_stores
 from crawl_lib.cli.figures import duration
 from crawl_lib.cli.tables import console, grid
 from crawl_lib.commoncrawl import FORMATS, export_graph_files
-from crawl_lib.config import Config, is_sqlite_server, load_config, to_mapping
+from crawl_lib.config import Config, load_config
 from crawl_lib.errors import ConfigError
 from crawl_lib.export import newest_export
 from crawl_lib.graph import export_graph, open_web_graph
@@ -45,7 +45,7 @@ def config(arguments: argparse.Namespace) -> int:
     warning. Raises ConfigError.
     """
     checked, secrets = load_config(arguments.config), Secrets.from_environment()
-    mapping = to_mapping(checked)
+    mapping = checked.to_mapping()
     mapping["fetch"]["proxy"] = masked(mapping["fetch"]["proxy"])
     for step in _steps(mapping["urls"]):
         step["rules"] = step["rules"] if step["file"] is None else None  # the file has them
@@ -89,7 +89,7 @@ def _warnings(config: Config) -> Iterator[str]:
     hosts = {
         name: parse_server(name)[0]
         for name in config.key_storage.servers
-        if not is_sqlite_server(name)
+        if not config.key_storage.is_sqlite(name)
     }
     strangers = [name for name, host in hosts.items() if not is_our_own(host, ())]
     if strangers and config.key_storage.tls != "verify":

@@ -16,7 +16,7 @@ from crawl_lib.ask import (
 )
 from crawl_lib.cli.common import ResultTable, print_counts, print_result, say, tool_stores
 from crawl_lib.errors import InputError, os_errors
-from crawl_lib.export import plain_row
+from crawl_lib.parquet import plain_row
 
 
 def list_all(arguments: argparse.Namespace) -> int:

@@ -4,7 +4,7 @@ import argparse
 
 from crawl_lib.cli.common import print_json, say, tool_stores
 from crawl_lib.cli.tables import console, grid
-from crawl_lib.config import load_config, realtime_of
+from crawl_lib.config import load_config
 from crawl_lib.errors import ConfigError
 from crawl_lib.realtime import TokenFile, change_rate, rate_of
 
@@ -14,7 +14,7 @@ def tokens(arguments: argparse.Namespace) -> int:
 
     A new token is printed once. Raises ConfigError.
     """
-    file = TokenFile(realtime_of(load_config(arguments.config)).tokens)
+    file = TokenFile(load_config(arguments.config).require_realtime().tokens)
     if arguments.add and arguments.remove:
         raise ConfigError("give --add or --remove, not both")
     if arguments.add:
@@ -49,7 +49,7 @@ def rate(arguments: argparse.Namespace) -> int:
     if set_now and arguments.remove:
         raise ConfigError("give --remove alone")
     with tool_stores(arguments) as stores:
-        realtime_of(stores.config)
+        stores.config.require_realtime()
         wanted = (
             rate_of({"domain": arguments.domain, **set_now})
             if set_now or arguments.remove

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from crawl_lib.cli.common import InterruptedTool, print_json, say
 from crawl_lib.cli.servicelog import log_to_stderr
-from crawl_lib.config import load_config, realtime_of
+from crawl_lib.config import load_config
 from crawl_lib.realtime import FetcherPlace, Identity, make_certificates, serve_fetcher
 from crawl_lib.serve import Address, listen
 
@@ -33,7 +33,7 @@ def fetcher(arguments: argparse.Namespace) -> int:
 
 def certificates(arguments: argparse.Namespace) -> int:
     """Make missing certificates, renew old ones, and say which. Raises ConfigError."""
-    config = realtime_of(load_config(arguments.config))
+    config = load_config(arguments.config).require_realtime()
     made = make_certificates(Path(config.certificates), [one.name for one in config.fetchers])
     if arguments.json:
         print_json(

@@ -26,7 +26,6 @@ from crawl_lib.cli.common import (
     stage_stores,
     tool_stores,
 )
-from crawl_lib.config import FIFO
 from crawl_lib.crawldb import counts_of, filter_crawldb, init_crawldb, rebuild
 from crawl_lib.rounds import CrawlName
 from crawl_lib.stores import Stores
@@ -108,10 +107,9 @@ def init(arguments: argparse.Namespace) -> int:
     """
 
     def first(stores: Stores, *, now: datetime) -> Version:
-        frontier = replace(stores.config.frontier, order=FIFO.name)
         begun_with_fifo = bool(CrawlName(stores).others())
         if begun_with_fifo:
-            CrawlName(replace(stores, config=replace(stores.config, frontier=frontier))).require()
+            CrawlName(replace(stores, config=stores.config.as_fifo())).require()
         version = init_crawldb(stores, now=now)
         if begun_with_fifo:
             CrawlName(stores).note_crawldb()

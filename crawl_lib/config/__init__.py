@@ -5,17 +5,12 @@ what it does not know, `place` finds that file. `config/krake-config.yml` is the
 environment at import.
 """
 
-from crawl_lib.config.agreement import differences, shared_options
+from crawl_lib.config.agreement import shared_options
 from crawl_lib.config.load import (
     from_mapping,
-    is_sqlite_server,
     load_config,
-    realtime_of,
-    to_mapping,
 )
 from crawl_lib.config.model import (
-    OUTPUT_TASKS,
-    REQUISITE_KINDS,
     ChainsConfig,
     Config,
     DfsConfig,
@@ -42,11 +37,7 @@ from crawl_lib.config.model import (
     UrlsConfig,
     WatermarksConfig,
 )
-from crawl_lib.config.order import FIFO
 from crawl_lib.config.place import (
-    CONFIG_PATH_VARIABLE,
-    DEFAULT_CONFIG,
-    configs_in,
-    find_config_path,
+    ConfigPlace,
     short_path,
 )

@@ -1,15 +1,13 @@
-"""The options on which all nodes of a crawl must agree, and differences between two configs.
+"""The options on which all nodes of a crawl must agree.
 
 Every option is one of them unless it is named here with the reason why it is not: an option that is added later must
 agree until someone has thought about it.
 """
 
-from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from crawl_lib.config.load import to_mapping
 from crawl_lib.config.model import ChainsConfig, Config, StepConfig
 
 MAY_DIFFER = {
@@ -67,7 +65,7 @@ def shared_options(config: Config) -> dict[str, Any]:
     the same name and content.
     """
     options: dict[str, Any] = {}
-    for name, value in to_mapping(config).items():
+    for name, value in config.to_mapping().items():
         options |= (
             {f"{name}.{key}": item for key, item in value.items()}
             if isinstance(value, dict)
@@ -100,21 +98,3 @@ def _chains(config: ChainsConfig) -> dict[str, list[str] | None]:
 def _step(step: StepConfig) -> str:
     rules = None if step.rules is None else sha256(step.rules.encode()).hexdigest()[:16]
     return " ".join(filter(None, (step.kind, step.file and Path(step.file).name, rules)))
-
-
-def differences(here: Mapping[str, Any], there: Mapping[str, Any]) -> list[str]:
-    """List the differences of two sets of shared options.
-
-    An example is "fetch.host_delay_s is 2.0 here and 1.0 there". An option that one version of Krake lacks is no
-    difference.
-    """
-    return [
-        f"{name} is {_short(here[name])} here and {_short(there[name])} there"
-        for name in sorted(here.keys() & there.keys())
-        if here[name] != there[name]
-    ]
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,7 +1,6 @@
 """YAML file -> `Config`: unknown keys, wrong types and impossible values are one clear line each, and all are said."""
 
 import ipaddress
-import json
 import math
 import operator
 import os
@@ -15,8 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from crawl_lib.config.model import Config, Pattern, RealtimeConfig
-from crawl_lib.config.place import CONFIG_PATH_VARIABLE, find_config_path, short_path
+from crawl_lib.config.model import Config, KeyStorageConfig, Pattern
+from crawl_lib.config.place import ConfigPlace, short_path
 from crawl_lib.errors import ConfigError, os_errors
 from crawl_lib.version import in_checkout
 
@@ -26,7 +25,7 @@ _TYPE_WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "t
 def load_config(path: Path | str | None = None) -> Config:
     """Read and check a config file.
 
-    `path`: the YAML file, which messages name as it is given; None has it found (`find_config_path`). Raises
+    `path`: the YAML file, which messages name as it is given; None has it found (`ConfigPlace.find`). Raises
     ConfigError with a line for each option that is wrong, naming file, key and the nearest valid key; the operator
     corrects the file.
     """
@@ -65,9 +64,9 @@ def _tab_at(error: Exception, text: str) -> str:
 
 
 def _found_path() -> str:
-    path = find_config_path(os.environ)
+    path = ConfigPlace.find(os.environ)
     if not path.exists():
-        raise ConfigError(f"{path}: no such config file ({CONFIG_PATH_VARIABLE} names it)")
+        raise ConfigError(f"{path}: no such config file ({ConfigPlace.VARIABLE} names it)")
     return short_path(path)
 
 
@@ -129,14 +128,6 @@ def _read(
     return typing.cast(Config, config)
 
 
-def to_mapping(config: Config) -> dict[str, Any]:
-    """Return the plain form of a config.
-
-    `from_mapping(to_mapping(c), base)` equals `c`.
-    """
-    return typing.cast(dict[str, Any], json.loads(json.dumps(config, default=vars)))
-
-
 _TAKEN_NAMES = {"default": "Airflow's queue of the tasks that belong to no node"}
 
 
@@ -150,7 +141,7 @@ def _key_problems(config: Any) -> Iterator[str]:
     keys = config.key_storage
     if keys.replication > len(keys.servers):
         yield f"key_storage.replication: {keys.replication} replicas need as many servers, not {len(keys.servers)}"
-    if len({is_sqlite_server(server) for server in keys.servers}) > 1:
+    if len({KeyStorageConfig.is_sqlite(server) for server in keys.servers}) > 1:
         yield "key_storage.servers: SQLite files and MySQL servers cannot be mixed"
     if keys.ca_file is not None and keys.tls != "verify":
         yield "key_storage.ca_file: certificates are looked at with key_storage.tls: verify only"
@@ -307,26 +298,6 @@ def _host_problem(entry: Any) -> str | None:
     return None
 
 
-def is_sqlite_server(server: str) -> bool:
-    """Return whether a key server is a SQLite file.
-
-    A path has a slash or ends in .sqlite.
-    """
-    return "/" in server or server.endswith(".sqlite")
-
-
-def realtime_of(config: Config) -> RealtimeConfig:
-    """Return the section `realtime` of a config.
-
-    Raises ConfigError for a config without the section.
-    """
-    if config.realtime is None:
-        raise ConfigError(
-            "realtime: the config has no such section: add one, at least `realtime: {}`"
-        )
-    return config.realtime
-
-
 class _OptionError(Exception):
     """An option is wrong; the message begins with its name."""
 
@@ -432,7 +403,7 @@ class _Reader:
             else "a path"
         )
         self.require(not _ADDRESS.match(value), key, f"must be {wanted}, not {value!r}")
-        if kind == "servers" and not is_sqlite_server(value):
+        if kind == "servers" and not KeyStorageConfig.is_sqlite(value):
             return value
         self.require(value and "\0" not in value, key, f"{value!r} is no path")
         given = os.path.expanduser(value)  # noqa: PTH111 - pathlib's raises where there is no such user

@@ -4,11 +4,13 @@ Names contain units. `metadata` of a field holds what `load` checks: `minimum`, 
 (relative paths are taken relative to the config file), `pattern`, and as `form` what `load` has words for.
 """
 
-from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
+import json
+from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, ClassVar, TypeVar, cast, dataclass_transform
 
 from crawl_lib.config.order import FIFO, ORDERS, Order
+from crawl_lib.errors import ConfigError
 from crawl_lib.records import MAX_BODY_BYTES
 
 Section = TypeVar("Section")
@@ -111,10 +113,6 @@ INDEX_LANGUAGES = ("da", "de", "en", "es", "fi", "fr", "hu", "it", "nl", "no", "
 """Languages that an index can have stems of (`crawl_lib.index.LANGUAGES`)."""
 
 
-REQUISITE_KINDS = ("style", "script", "image", "font", "video", "audio", "object", "frame", "other")
-"""Names that `parse.requisite_kinds` may have."""
-
-
 @section
 class CrawlConfig:
     """The name of the crawl, its place on the DFS, and its end."""
@@ -193,6 +191,19 @@ class KeyStorageConfig:
         keys check` prints both.
         """
         return {f"server_{number}": name for number, name in enumerate(self.servers, start=1)}
+
+    @staticmethod
+    def is_sqlite(server: str) -> bool:
+        """Return whether a key server is a SQLite file.
+
+        A path has a slash or ends in .sqlite.
+        """
+        return "/" in server or server.endswith(".sqlite")
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether all key servers are SQLite files."""
+        return all(map(self.is_sqlite, self.servers))
 
 
 @section
@@ -439,6 +450,11 @@ class OutputsConfig:
     when: str = option("run", choices=("run", "segments"))
     replay_url: str | None = option(None, pattern=r"https?://[^\s/@?#]+(/[^\s?#]*)?")
 
+    @property
+    def in_order(self) -> list[str]:
+        """The wanted outputs, in the order in which their tasks run."""
+        return [name for name in OUTPUT_TASKS if name in self.tasks]
+
 
 @section
 class DuplicatesConfig:
@@ -509,8 +525,11 @@ class ScoringConfig:
 
 @section
 class ParseConfig:
-    """The parts of a page that are read."""
+    """The parts of a page that are read. `REQUISITE_KINDS`: names that `requisite_kinds` may have."""
 
+    REQUISITE_KINDS: ClassVar[tuple[str, ...]] = (
+        *("style", "script", "image", "font", "video", "audio", "object", "frame", "other"),
+    )
     follow_nofollow: bool = option(False)
     max_links_per_page: int = option(50_000, minimum=1)
     max_anchor_chars: int = option(200, minimum=0)
@@ -724,3 +743,25 @@ class Config:
     def shares_hosts(self) -> bool:
         """Whether several nodes share the delay of a host."""
         return len(self.servers) > 1 and self.frontier.routing == "local"
+
+    def require_realtime(self) -> RealtimeConfig:
+        """Return the section `realtime`.
+
+        Raises ConfigError for a config without the section.
+        """
+        if self.realtime is None:
+            raise ConfigError(
+                "realtime: the config has no such section: add one, at least `realtime: {}`"
+            )
+        return self.realtime
+
+    def as_fifo(self) -> "Config":
+        """Return the config as before `frontier.order` became crawldb."""
+        return replace(self, frontier=replace(self.frontier, order=FIFO.name))
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the plain form of the config.
+
+        `from_mapping(config.to_mapping(), base)` equals `config`.
+        """
+        return cast(dict[str, Any], json.loads(json.dumps(self, default=vars)))

@@ -12,7 +12,7 @@ import pyarrow as pa
 from crawl_lib.config import UrlsConfig
 from crawl_lib.engine import Engine
 from crawl_lib.frontier import host_of_line
-from crawl_lib.urls import Budgets, Rejection, Traps, budget_domain_of, budget_key
+from crawl_lib.urls import Budgets, Rejection, Traps, budget_domain_of
 from crawl_lib.versions import VersionWork, columns, table_of
 
 _GROUPED = columns("key bytes, host text, rule text, name text, most int64")
@@ -68,13 +68,13 @@ def refuse(work: VersionWork) -> None:
 
 
 def spent(engine: Engine) -> dict[str, int]:
-    """Count URLs refused by budgets, by `budget_key`.
+    """Count URLs refused by budgets, by `Budgets.key`.
 
     Only the 20 hosts and domains with the most URLs are listed.
     """
     rows = engine.rows("crawldb/spent")
     return {
-        budget_key(_RULES.get(row["reason"], row["reason"]), row["name"]): row["urls"]
+        Budgets.key(_RULES.get(row["reason"], row["reason"]), row["name"]): row["urls"]
         for row in rows
     }
 

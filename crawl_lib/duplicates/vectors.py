@@ -6,7 +6,6 @@ A word is 8 bytes of its SHA-1. Its weight is a whole number, so that sums are e
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass
-from functools import cache
 from hashlib import sha1, sha256
 from itertools import pairwise
 from typing import Any, Self
@@ -16,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from crawl_lib.engine import keys_of
-from crawl_lib.parse import load_native
+from crawl_lib.parse import native_library
 from crawl_lib.versions import columns
 
 BANDS, BAND_BITS = 60, 20
@@ -38,7 +37,6 @@ _PLANES = BANDS * BAND_BITS
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _NIBBLE = np.array([8, 4, 2, 1], np.uint8)
 Ints = npt.NDArray[np.int64]
-_native = cache(load_native)
 
 
 def word_counts(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
@@ -119,7 +117,7 @@ def bands_of(ends: Ints, words: Ints, weights: Ints) -> list[str]:
     ends, words = np.ascontiguousarray(ends, np.int64), np.ascontiguousarray(words, np.int64)
     values, rows = np.ascontiguousarray(weights, np.float32), len(ends) - 1
     bits = np.empty((rows, _PLANES), np.uint8)
-    _native().krake_planes(
+    native_library().krake_planes(
         ends.ctypes.data, rows, words.ctypes.data, values.ctypes.data, bits.ctypes.data
     )
     digits = _HEX[bits.reshape(rows, -1, 4) @ _NIBBLE]

@@ -22,7 +22,6 @@ from crawl_lib.export.show import (
     is_node_id,
     open_web_graph,
     page_key,
-    plain_row,
     show_page,
     url_named,
 )

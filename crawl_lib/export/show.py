@@ -1,10 +1,9 @@
 """Looking things up in an export: a page with its in- and out-links, by URL, key or NodeID; the web graph."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from crawl_lib.export.choice import REMEDY
 from crawl_lib.export.folder import ExportFolder
 from crawl_lib.export.readers import UrlMapping, WebGraph
 from crawl_lib.export.tables import CONTENT, GRAPH_INDEX, OFFSETS, PAGES, URL_MAPPING, WEB_GRAPH
-from crawl_lib.parquet import parquet_errors
+from crawl_lib.parquet import parquet_errors, plain_row
 from crawl_lib.segment import DroppedLists
 from crawl_lib.stores import Stores
 from crawl_lib.urls import canonicalize, host_of, key_of
@@ -169,17 +168,3 @@ def _rows(
             f"{pages}: lacks rows of {len(set(node_ids)) - len(found)} pages; {REMEDY}"
         )
     return found
-
-
-def plain_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row for JSON.
-
-    Keys are in hex, times in ISO 8601.
-    """
-    return {column: _plain(value) for column, value in row.items()}
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, bytes):
-        return value.hex()
-    return value.isoformat() if isinstance(value, datetime) else value

@@ -23,7 +23,7 @@ from crawl_lib.urlfiles import (
     some_lines,
     url_of_line,
 )
-from crawl_lib.urls import Budgets, DomainBudget, Groups, Rejection, Traps, budget_key, pattern_of
+from crawl_lib.urls import Budgets, DomainBudget, Groups, Rejection, Traps, pattern_of
 
 _LINES = 50_000
 LARGE_PATTERN = 400
@@ -57,7 +57,7 @@ class Admission:
     """The counts of an intake under way: the earlier counts, and those of the URLs in `new`, which are noted again.
 
     `directory`: the node's. `budgets`, `traps`: None: no rules. `refused`: how many URLs budgets refused, by
-    `budget_key`; the caller empties this counter.
+    `Budgets.key`; the caller empties this counter.
     """
 
     def __init__(self, directory: Path, budgets: Budgets | None, traps: Traps | None) -> None:
@@ -157,7 +157,7 @@ class Admission:
             return str(full[0])
         for rule, name in _spent(one.site, counts):
             if rule is Rejection.HOST_LIMIT or not is_seed:
-                key = budget_key(rule, name)
+                key = Budgets.key(rule, name)
                 if key in self.refused or len(self.refused) < _NAMED:
                     self.refused[key] += 1
                 return str(rule)

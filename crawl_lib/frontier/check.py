@@ -19,8 +19,8 @@ from crawl_lib.frontier.queue import Queue, State, count_lines, lines_until
 from crawl_lib.frontier.record import Record, digest_of
 from crawl_lib.frontier.take import Take
 from crawl_lib.stopping import OnProgress
-from crawl_lib.urlfiles import decode_line
-from crawl_lib.urls import canonicalize, is_list_of_hosts
+from crawl_lib.urlfiles import ScopeFile, decode_line
+from crawl_lib.urls import canonicalize
 
 ROOM = "queue"
 _T = TypeVar("_T")
@@ -177,7 +177,7 @@ class _QueueCheck:
             for line in unreadable_lines(self.queue.directory / name):
                 self._add(f"{name}_damaged", name, f"a line cannot be read: {line[:100]!r}")
         scope = self.queue.files.scope_added
-        if scope.exists() and not is_list_of_hosts(scope.read_bytes()):
+        if scope.exists() and not ScopeFile.is_whole(scope.read_bytes()):
             self._add("scope_added_damaged", NodeDirectory.scope_added, "is no list of hosts")
 
 

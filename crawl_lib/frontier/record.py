@@ -29,7 +29,7 @@ class IntakeReport:
     `handed_on`: queued URLs that went to their present owners.
     `adopted*`: lines of a queue made by hand: kept, repeated, refused by reason, handed on to their owners.
     `missed`: keys that a key server should hold and did not get, by server. `examples`: the first refusals in words.
-    `over_budget`: the part of `rejected` by budgets, by rule and host or domain (`urls.budget_key`), the largest
+    `over_budget`: the part of `rejected` by budgets, by rule and host or domain (`urls.Budgets.key`), the largest
     numbers alone.
     """
 

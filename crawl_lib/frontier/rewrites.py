@@ -24,6 +24,7 @@ from crawl_lib.frontier.queue import State
 from crawl_lib.frontier.record import digest_of
 from crawl_lib.frontier.takes import OTHERS
 from crawl_lib.urlfiles import (
+    ScopeFile,
     decode_meta,
     due_of,
     encode_meta,
@@ -33,7 +34,7 @@ from crawl_lib.urlfiles import (
     key_of_line,
     some_lines,
 )
-from crawl_lib.urls import Owners, Rejection, canonicalize, host_of, refused_port, scope_bytes
+from crawl_lib.urls import Owners, Rejection, canonicalize, host_of, refused_port
 
 if TYPE_CHECKING:  # fetching processes import this package
     from crawl_lib.keys import ShardedKeyStore
@@ -85,7 +86,7 @@ class Rewrites:
             report, scope, _ = _write(queue, state, owners, max_length_chars, repeated)
         reached("adopt.written")
         scope |= {*queue.scope_added()}
-        write_durable(queue.files.adopted_scope, scope_bytes(scope))
+        write_durable(queue.files.adopted_scope, ScopeFile.data_of(scope))
         _count_hosts(queue, keys)
         reached("adopt.files_written")
         ours = (sha1(line).digest() for line in file_lines(queue.files.adopted))

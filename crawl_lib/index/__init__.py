@@ -16,7 +16,14 @@ from crawl_lib.lazy import loads_later
 
 if TYPE_CHECKING:
     from crawl_lib.index.copies import delete_other_copies, local_folder, verify_copy
-    from crawl_lib.index.fields import REVISION, Fields, IndexedPage, pages_with_keys, sites_of
+    from crawl_lib.index.fields import (
+        FieldKind,
+        Fields,
+        IndexedPage,
+        order_of,
+        pages_with_keys,
+        sites_of,
+    )
     from crawl_lib.index.languages import LANGUAGES, OTHER, Analysers
     from crawl_lib.index.look import WHY, index_counts, index_stats, why_indexed
     from crawl_lib.index.output import INDEX_OUTPUT
@@ -30,7 +37,14 @@ else:
         __name__,
         {
             "copies": ("delete_other_copies", "local_folder", "verify_copy"),
-            "fields": ("REVISION", "Fields", "IndexedPage", "pages_with_keys", "sites_of"),
+            "fields": (
+                "FieldKind",
+                "Fields",
+                "IndexedPage",
+                "order_of",
+                "pages_with_keys",
+                "sites_of",
+            ),
             "languages": ("LANGUAGES", "OTHER", "Analysers"),
             "look": ("WHY", "index_counts", "index_stats", "why_indexed"),
             "output": ("INDEX_OUTPUT",),

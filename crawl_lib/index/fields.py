@@ -25,13 +25,14 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from importlib.metadata import version
 from unicodedata import normalize
 from urllib.parse import unquote, urlsplit
 
 import tantivy
 
-from crawl_lib.index.languages import LETTERS, OTHER, PLAIN, RAW, Analysers
+from crawl_lib.index.languages import OTHER, Analysers
 from crawl_lib.index.runs import find_runs, spaced, without_runs
 from crawl_lib.urls import budget_domain_of, host_of
 
@@ -41,8 +42,14 @@ TITLE_TIMES, HEADINGS_TIMES = 3, 2
 MOST_ANCHOR_TIMES = 10
 """How often an anchor counts at most. All pages of a site link to the pages of its menu with the same words: to count
 each of these links takes half of the time of the index, and finds nothing better."""
-WORDS, TITLE, ANCHORS = "words", "title", "anchors"
-"""The kinds of fields that each language has."""
+
+
+class FieldKind(StrEnum):
+    """The kinds of fields that each language has."""
+
+    WORDS = "words"
+    TITLE = "title"
+    ANCHORS = "anchors"
 
 
 @dataclass(frozen=True)
@@ -115,11 +122,8 @@ class Fields:
         return language if language in self.languages else OTHER
 
     def name(self, kind: str, group: str) -> str:
-        """Return the field of a kind for a language group.
-
-        `kind`: `WORDS`, `TITLE` or `ANCHORS`.
-        """
-        return WORDS if (kind, group) == (WORDS, OTHER) else f"{kind}_{group}"
+        """Return the field of a kind (`FieldKind`) for a language group."""
+        return str(kind) if (kind, group) == (FieldKind.WORDS, OTHER) else f"{kind}_{group}"
 
     def document(self, page: IndexedPage) -> tantivy.Document:
         """Return a page's document, with texts in NFC (Unicode)."""
@@ -135,25 +139,27 @@ class Fields:
         for value in filter(
             None, [*repeated, *page.anchors, unquote(urlsplit(page.url).path), page.text]
         ):
-            document.add_text(self.name(WORDS, group), without_runs(value))
-        document.add_text(self.name(TITLE, group), spaced(page.title))
+            document.add_text(self.name(FieldKind.WORDS, group), without_runs(value))
+        document.add_text(self.name(FieldKind.TITLE, group), spaced(page.title))
         for anchor in page.anchors:
-            document.add_text(self.name(ANCHORS, group), spaced(anchor))
+            document.add_text(self.name(FieldKind.ANCHORS, group), spaced(anchor))
 
     def _schema(self) -> tantivy.Schema:
         builder = tantivy.SchemaBuilder()
         for group in (*self.languages, OTHER):
-            for kind in (WORDS, TITLE, ANCHORS):
+            for kind in FieldKind:
                 builder.add_text_field(
                     self.name(kind, group), tokenizer_name=group, index_option="freq"
                 )
-        builder.add_text_field("text", tokenizer_name=PLAIN)
-        builder.add_text_field("title_text", tokenizer_name=PLAIN)
-        builder.add_text_field("address", tokenizer_name=PLAIN)
-        builder.add_text_field("text_cjk", tokenizer_name=LETTERS)
-        builder.add_text_field("site", tokenizer_name=RAW, index_option="basic")
+        builder.add_text_field("text", tokenizer_name=Analysers.PLAIN)
+        builder.add_text_field("title_text", tokenizer_name=Analysers.PLAIN)
+        builder.add_text_field("address", tokenizer_name=Analysers.PLAIN)
+        builder.add_text_field("text_cjk", tokenizer_name=Analysers.LETTERS)
+        builder.add_text_field("site", tokenizer_name=Analysers.RAW, index_option="basic")
         for name in ("language", "type", "key", "robots"):
-            builder.add_text_field(name, tokenizer_name=RAW, index_option="basic", stored=True)
+            builder.add_text_field(
+                name, tokenizer_name=Analysers.RAW, index_option="basic", stored=True
+            )
         for name in ("url", "title", "body"):
             builder.add_bytes_field(name, stored=True)
         for name in ("published", "captured", "date"):

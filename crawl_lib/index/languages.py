@@ -28,20 +28,21 @@ LANGUAGES: Mapping[str, str] = {
 OTHER = "other"
 """All languages without fields in the index."""
 MAX_WORD_BYTES = 64
-PLAIN, LETTERS, RAW = "plain", "letters", "raw"
-"""Analysers that are the same for every language: words as written but in lower case, letters of runs, whole values."""
 
 
 class Analysers:
-    """The analysers of an index, by name: one for each of its languages and `OTHER`, `PLAIN` and `LETTERS`."""
+    """The analysers of an index, by name: one for each of its languages and `OTHER`, and those of all languages."""
+
+    PLAIN, LETTERS, RAW = "plain", "letters", "raw"
+    """The same for every language: words as written but in lower case, letters of runs, whole values (Tantivy's)."""
 
     def __init__(self, languages: Sequence[str]) -> None:
         """Make the analysers. `languages`: codes that `LANGUAGES` has."""
         self.languages = tuple(languages)
         self._by_name = {language: _stems(LANGUAGES[language]) for language in languages}
         self._by_name[OTHER] = _words(tantivy.Filter.ascii_fold())
-        self._by_name[PLAIN] = _words()
-        self._by_name[LETTERS] = tantivy.TextAnalyzerBuilder(
+        self._by_name[self.PLAIN] = _words()
+        self._by_name[self.LETTERS] = tantivy.TextAnalyzerBuilder(
             tantivy.Tokenizer.regex(LETTER)
         ).build()
 

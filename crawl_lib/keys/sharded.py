@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from crawl_lib.config import Config, KeyStorageConfig, is_sqlite_server
+from crawl_lib.config import Config, KeyStorageConfig
 from crawl_lib.errors import DamagedKeysError, KeyServerDownError, KeyStoreError, KeyTablesError
 from crawl_lib.keys.intervals import ring, split, state_of
 from crawl_lib.keys.lanes import Lanes
@@ -478,7 +478,7 @@ def open_key_store(
     """
 
     def server(name: str) -> KeyServer:
-        if is_sqlite_server(name):
+        if config.is_sqlite(name):
             return SqliteKeyServer(name, timeout_s=config.timeout_s)
         # Here, since PyMySQL and what it needs cost each process that has no MySQL server 60 ms at its start.
         from crawl_lib.keys.mysql import MySqlKeyServer  # noqa: PLC0415

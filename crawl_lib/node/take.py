@@ -15,7 +15,6 @@ from typing import Any
 
 # Modules that load Arrow are named by their package: each is loaded at its first use, and settle mostly has none.
 from crawl_lib import segment as segments
-from crawl_lib.config import to_mapping
 from crawl_lib.crawldir import FolderState, Iteration, SettledNotes
 from crawl_lib.dataclass import dataclass
 from crawl_lib.durable import fsync_dir, reached
@@ -272,7 +271,7 @@ def _run_workers(task: NodeTask, take: Take, current: Iteration, turns: SharedTu
         with room_watch(task) as is_short:
             workers = [
                 WorkerTask(
-                    config=to_mapping(config),
+                    config=config.to_mapping(),
                     nodes=list(current.nodes),
                     node=task.node,
                     node_dir=str(task.directory),

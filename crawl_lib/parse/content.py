@@ -47,6 +47,11 @@ class Content(NamedTuple):
     broken: bool = False
     """The end of the content is missing, since a coding is damaged or was cut off."""
 
+    @property
+    def is_gzip(self) -> bool:
+        """Whether the content itself is gzip, as that of a compressed sitemap."""
+        return self.data.startswith(_GZIP_MAGIC)
+
 
 def decode_content(headers: Headers, body: bytes, *, max_bytes: int) -> Content:
     """Undo transfer and content codings, up to `max_bytes` of content.

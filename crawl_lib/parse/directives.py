@@ -28,6 +28,33 @@ class Directives(NamedTuple):
     nosnippet: bool = False
     unavailable_after: float | None = None
 
+    @classmethod
+    def of(cls, metas: str, values: Iterable[str], *, user_agent: str, now: float) -> "Directives":
+        """Return all directives for any crawler and for Krake.
+
+        Args:
+            metas: The contents of the metas named robots or as our user agent, joined by commas.
+            values: As `x_robots_nofollow` takes them.
+            user_agent: Our token.
+            now: POSIX seconds, for dates whose year has two digits.
+
+        The earliest valid date of `unavailable_after` counts. `max-snippet:0` is `nosnippet`, `nocache` is `noarchive`.
+        Source: https://developers.google.com/search/docs/crawling-indexing/robots-meta-tag
+        """
+        found = list(_directives(metas))
+        for value in values:
+            found += _our_directives(value, user_agent.lower())
+        names = {name for name, _ in found}
+        dates = [
+            written_date(argument, now) for name, argument in found if name == "unavailable_after"
+        ]
+        return cls(
+            noindex=not names.isdisjoint({"noindex", _NONE}),
+            noarchive=not names.isdisjoint({"noarchive", "nocache"}),
+            nosnippet="nosnippet" in names or ("max-snippet", "0") in found,
+            unavailable_after=min((date for date in dates if date is not None), default=None),
+        )
+
 
 def says_nofollow(metas: str) -> bool:
     """Say whether robots metas contain nofollow or none."""
@@ -44,31 +71,6 @@ def x_robots_nofollow(values: Iterable[str], user_agent: str = "") -> bool:
         name in _NOFOLLOW
         for value in values
         for name, _ in _our_directives(value, user_agent.lower())
-    )
-
-
-def directives_of(metas: str, values: Iterable[str], *, user_agent: str, now: float) -> Directives:
-    """Return all directives for any crawler and for Krake.
-
-    Args:
-        metas: The contents of the metas named robots or as our user agent, joined by commas.
-        values: As `x_robots_nofollow` takes them.
-        user_agent: Our token.
-        now: POSIX seconds, for dates whose year has two digits.
-
-    The earliest valid date of `unavailable_after` counts. `max-snippet:0` is `nosnippet`, `nocache` is `noarchive`.
-    Source: https://developers.google.com/search/docs/crawling-indexing/robots-meta-tag
-    """
-    found = list(_directives(metas))
-    for value in values:
-        found += _our_directives(value, user_agent.lower())
-    names = {name for name, _ in found}
-    dates = [written_date(argument, now) for name, argument in found if name == "unavailable_after"]
-    return Directives(
-        noindex=not names.isdisjoint({"noindex", _NONE}),
-        noarchive=not names.isdisjoint({"noarchive", "nocache"}),
-        nosnippet="nosnippet" in names or ("max-snippet", "0") in found,
-        unavailable_after=min((date for date in dates if date is not None), default=None),
     )
 
 

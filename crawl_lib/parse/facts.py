@@ -201,30 +201,30 @@ class Facts(NamedTuple):
     language: str | None = None
     published: float | None = None
 
+    @classmethod
+    def of(cls, html: bytes, *, user_agent: str, now: float, is_xml: bool = False) -> "Facts":
+        """Read the facts of a page.
 
-def read_facts(html: bytes, *, user_agent: str, now: float, is_xml: bool = False) -> Facts:
-    """Read the facts of a page.
+        Raises nothing but MemoryError, whatever `html` holds.
 
-    Raises nothing but MemoryError, whatever `html` holds.
+        Args:
+            html: The page in UTF-8, as `html_to_utf8` returns it.
+            user_agent: Our token, for robots metas that bear its name.
+            now: POSIX seconds of the visit. A page cannot have been published later.
+            is_xml: Whether the page's type is one of XML.
 
-    Args:
-        html: The page in UTF-8, as `html_to_utf8` returns it.
-        user_agent: Our token, for robots metas that bear its name.
-        now: POSIX seconds of the visit. A page cannot have been published later.
-        is_xml: Whether the page's type is one of XML.
-
-    Language and date are those of `metadata_of`. Time and memory are linear in `html`.
-    """
-    fields = scan(html, user_agent.lower().encode(), 0, 0, FACTS + is_xml * XML).fields
-    page = _Page(fields, "", now)
-    language, published = page.first("language", language_of_tag), page.date("published")
-    headings = "\n".join(page.found.get("h", ())).encode()
-    return Facts(
-        headings=headings[:MAX_HEADING_BYTES].decode("utf-8", "ignore").strip(),
-        robots=fields[_ROBOTS],
-        language=language and language.text,
-        published=published and published[0].seconds,
-    )
+        Language and date are those of `metadata_of`. Time and memory are linear in `html`.
+        """
+        fields = scan(html, user_agent.lower().encode(), 0, 0, FACTS + is_xml * XML).fields
+        page = _Page(fields, "", now)
+        language, published = page.first("language", language_of_tag), page.date("published")
+        headings = "\n".join(page.found.get("h", ())).encode()
+        return cls(
+            headings=headings[:MAX_HEADING_BYTES].decode("utf-8", "ignore").strip(),
+            robots=fields[_ROBOTS],
+            language=language and language.text,
+            published=published and published[0].seconds,
+        )
 
 
 def metadata_of(fields: Sequence[str], base: str, now: float) -> Metadata:

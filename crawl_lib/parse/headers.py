@@ -4,6 +4,7 @@ import re
 from functools import cached_property, lru_cache
 
 from crawl_lib.dataclass import dataclass
+from crawl_lib.parse.directives import x_robots_nofollow
 
 _STATUS = re.compile(r"HTTP/\d+(?:\.\d+)?[ \t]+(\d{3})(?!\d)", re.IGNORECASE)
 _BEFORE_STATUS = "\r\n \t\xef\xbb\xbf"
@@ -59,6 +60,13 @@ class Headers:
         """
         value = self.get("location")
         return None if value is None else escape_octets(value)
+
+    def says_nofollow(self, user_agent: str) -> bool:
+        """Say whether X-Robots-Tag fields forbid to follow the links of the answer.
+
+        `user_agent`: our token.
+        """
+        return x_robots_nofollow(self.all("x-robots-tag"), user_agent)
 
     @cached_property
     def content_type(self) -> tuple[str | None, str | None]:

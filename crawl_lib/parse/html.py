@@ -9,11 +9,11 @@ from urllib.parse import quote_from_bytes
 
 from crawl_lib.config import ParseConfig
 from crawl_lib.errors import UrlError
-from crawl_lib.parse.charset import Charset, charset_of, decoded, said_by_metas
+from crawl_lib.parse.charset import PRESCAN_BYTES, Charset, charset_of, decoded, said_by_metas
 from crawl_lib.parse.directives import says_nofollow
 from crawl_lib.parse.encodings import encode
 from crawl_lib.parse.facts import FIRST_FACT, Metadata, metadata_of
-from crawl_lib.parse.scan import CUT, FACTS, XML, scan, wanted_kinds
+from crawl_lib.parse.scan import CUT, FACTS, XML, may_name_charset, scan, wanted_kinds
 from crawl_lib.urls import resolve
 
 
@@ -155,6 +155,16 @@ def kinds_of(config: ParseConfig) -> int:
     0: no requisites are wanted.
     """
     return wanted_kinds(config.requisite_kinds) if config.wants_requisites else 0
+
+
+def is_surely_utf8(data: bytes, header_charset: str | None, *, is_xml: bool) -> bool:
+    """Say whether `parse_html` reads a page as UTF-8 at once.
+
+    Otherwise a meta further down may name another encoding. Raises SetupError where the scanner was not compiled.
+    """
+    found = charset_of(data, header_charset, is_xml=is_xml)
+    may_change = not found.is_certain and may_name_charset(data, PRESCAN_BYTES)
+    return found.name == "utf-8" and not may_change
 
 
 def words_of(data: bytes, header_charset: str | None) -> int:

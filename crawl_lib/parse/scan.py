@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from crawl_lib.config import REQUISITE_KINDS
+from crawl_lib.config import ParseConfig
 from crawl_lib.errors import SetupError
 from crawl_lib.parse.native.compile import LIBRARY, sources_digest
 from crawl_lib.version import in_checkout
@@ -20,7 +20,7 @@ SKETCH_BYTES = 64
 CUT, XML, FACTS = 1, 2, 4
 """KRAKE_CUT, KRAKE_XML and KRAKE_FACTS of `native/links.h`."""
 _KINDS_SHIFT = 8
-"""KRAKE_KINDS. The order of `REQUISITE_KINDS` is that of `enum krake_kind`."""
+"""KRAKE_KINDS. The order of `ParseConfig.REQUISITE_KINDS` is that of `enum krake_kind`."""
 
 
 class _Answer(ctypes.Structure):
@@ -191,7 +191,7 @@ def scan_css(css: bytes, how: int, max_requisites: int) -> Scanned:
 
 def wanted_kinds(kinds: Iterable[str]) -> int:
     """Return what `how` says of the kinds of requisites that are wanted."""
-    return sum(1 << _KINDS_SHIFT + REQUISITE_KINDS.index(kind) for kind in kinds)
+    return sum(1 << _KINDS_SHIFT + ParseConfig.REQUISITE_KINDS.index(kind) for kind in kinds)
 
 
 def _scanned(answer: _Answer) -> Scanned:

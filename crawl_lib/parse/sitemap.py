@@ -32,7 +32,6 @@ SITEMAP_TYPES = frozenset(
     }
 )
 """The types that `parse_sitemap` is meant for."""
-GZIP_MAGIC = b"\x1f\x8b"
 
 _GZIP = Headers(0, (("content-encoding", "gzip"),))
 # Possessive and atomic, so that hostile bytes cannot make it look twice. A document type with declarations in it is no
@@ -137,9 +136,8 @@ def parse_sitemap(
 
 
 def _unzipped(data: bytes, max_bytes: int) -> Content:
-    if data.startswith(GZIP_MAGIC):
-        return decode_content(_GZIP, data, max_bytes=max_bytes)
-    return Content(data, False, "")
+    content = Content(data, False, "")
+    return decode_content(_GZIP, data, max_bytes=max_bytes) if content.is_gzip else content
 
 
 def _whole_entries(text: bytes, name: bytes) -> bytes:

@@ -8,12 +8,11 @@ The merging loop is in C (`sums.c`).
 """
 
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
-from crawl_lib.parse import load_native
+from crawl_lib.parse import native_library
 from crawl_lib.ranks.kernel import Floats, Inlinks, Ints
 from crawl_lib.stopping import Progress
 
@@ -22,7 +21,6 @@ MOST_BYTES = 1 << 26
 LEAST_REGISTERS, MOST_REGISTERS = 64, 512
 BLOCK_BYTES = 1 << 22
 """The size of the counters that are merged, or measured, at a time."""
-_native = cache(load_native)
 _Counters = npt.NDArray[np.uint8]
 
 
@@ -101,7 +99,7 @@ def _merge(
     """
     width, native, starts, grown = (
         before.shape[1],
-        _native(),
+        native_library(),
         inlinks.starts,
         np.zeros(inlinks.nodes, bool),
     )

@@ -8,7 +8,6 @@ Graphalytics: all ranks together are 1, and the rank of pages without links goes
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -18,13 +17,12 @@ import pyarrow as pa
 from crawl_lib.config import PageRankConfig
 from crawl_lib.engine import Ints, column_of
 from crawl_lib.errors import os_errors
-from crawl_lib.parse import load_native
+from crawl_lib.parse import native_library
 from crawl_lib.stopping import Progress
 
 BLOCK_ARCS = 1 << 24
 """Between two looks whether to stop: a fraction of a second."""
 Floats = npt.NDArray[np.float64]
-_native = cache(load_native)
 
 
 class Inlinks:
@@ -56,7 +54,9 @@ class Inlinks:
             block_end = np.searchsorted(starts, starts[first] + BLOCK_ARCS, side="right") - 1
             end = min(self.nodes, max(first + 1, int(block_end)))
             places = [array.ctypes.data for array in (starts[first:], values, found[first:])]
-            _native().krake_sums(places[0], end - first, sources, self.arcs, places[1], places[2])
+            native_library().krake_sums(
+                places[0], end - first, sources, self.arcs, places[1], places[2]
+            )
             progress.add(int(starts[end] - starts[first]))
             first = end
         return found

@@ -2,12 +2,12 @@
 
 The scheduler has the secrets. `service` listens, `asgi` takes requests, `api` maps routes to answers, and a submission
 goes through the `stages` of the `scheduler`, which asks a fetcher by its `link` and keeps `documents` in a table:
-`store` asks the servers (`pages*`). `events` are followed, `tokens` and `limits` say who may ask, `metrics` counts,
-`probes` asks for pictures, `captures` finds what a visit again refers to, and `client` asks from elsewhere with the
-types of `answers`. The fetcher reads strangers' bytes, behind the walls of a crawl's worker: `fetch.LiveRun` asks,
-`reading` and `picture` read, and parts of a spool get records (`places`). Both speak the lines of `protocol`. `collect`
-makes a segment of closed parts, `filling` a lost table of segments; commands find and delete `rows`, and `checking`
-finds damage.
+`store` asks the servers (`pages*`), `recovery` finds due rows, and `redirects` hand documents on. `events` are
+followed, `tokens` and `limits` say who may ask, `metrics` counts, `probes` asks for pictures, `captures` finds what a
+visit again refers to, and `client` asks from elsewhere with the types of `answers`. The fetcher reads strangers' bytes,
+behind the walls of a crawl's worker: `fetch.LiveRun` asks, `reading` and `picture` read, and parts of a spool get
+records (`places`). Both speak the lines of `protocol`. `collect` makes a segment of closed parts, `filling` a lost
+table of segments; commands find and delete `rows`, and `checking` finds damage.
 
 On a machine of its own a fetcher is behind a `gate` with TLS (`certificates`). `remote` is the scheduler's line to a
 gate, `fetchers` are all such lines, and `hostnews` tell an owner what earlier owners knew of a host. `leases` say which

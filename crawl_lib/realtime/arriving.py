@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from crawl_lib.config import FetcherConfig, realtime_of
+from crawl_lib.config import FetcherConfig
 from crawl_lib.durable import fsync_dir, fsync_file, reached, write_durable
 from crawl_lib.errors import (
     KrakeError,
@@ -196,7 +196,7 @@ class _Arrival:
         self.names = self.noted()
 
     def run(self) -> CollectReport:
-        identity = Identity(Path(realtime_of(self.stores.config).certificates), SCHEDULER)
+        identity = Identity(Path(self.stores.config.require_realtime().certificates), SCHEDULER)
         for folder in (self.spool, self.arriving):
             folder.mkdir(exist_ok=True)
         self.move()

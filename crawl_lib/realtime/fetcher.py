@@ -27,7 +27,7 @@ from typing import Any
 
 import uvloop
 
-from crawl_lib.config import Config, from_mapping, to_mapping
+from crawl_lib.config import Config, from_mapping
 from crawl_lib.errors import KrakeError, ProtocolError, os_error, os_errors
 from crawl_lib.fetch import (
     MIN_TTL_S,
@@ -555,7 +555,14 @@ def start_fetcher(
     )
     prefix = Spool.prefix_of(str(time.time_ns() // 1_000_000), name, 0)
     task = FetcherTask(
-        to_mapping(config), name, str(node_dir), str(spool), prefix, asdict(info), part_s, is_leased
+        config.to_mapping(),
+        name,
+        str(node_dir),
+        str(spool),
+        prefix,
+        asdict(info),
+        part_s,
+        is_leased,
     )
     with log_path.open("wb") as log:
         line = json.dumps(asdict(task)).encode() + b"\n"

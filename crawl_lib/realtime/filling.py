@@ -19,7 +19,7 @@ from typing import Any
 
 from msgspec import structs
 
-from crawl_lib.config import PolicyConfig, realtime_of
+from crawl_lib.config import PolicyConfig
 from crawl_lib.crawldir import Kind, SegmentRef
 from crawl_lib.errors import ConfigError
 from crawl_lib.frontier import NodeLock
@@ -88,7 +88,7 @@ def fill_table(stores: Stores, *, clock: Callable[[], float] = time.time) -> Fil
     directory.mkdir(parents=True, exist_ok=True)
     with NodeLock(directory, node, config.queue.lock_timeout_s, what="krake realtime fill"):
         collect_parts(stores, FETCHER, clock=clock)
-        if realtime_of(config).fetchers:
+        if config.require_realtime().fetchers:
             collect_all(stores)
         servers = [
             connect_pages(config.key_storage, stores.secrets.key_storage_password, name)
@@ -106,7 +106,7 @@ class _Fill:
         self, stores: Stores, servers: Sequence[PageServer], clock: Callable[[], float]
     ) -> None:
         self.stores, self.servers = stores, servers
-        self.since_s = clock() - realtime_of(stores.config).keep_s
+        self.since_s = clock() - stores.config.require_realtime().keep_s
         self.reader = AnswerReader(stores.config)
         self.filter = UrlFilter(stores.config.urls, [], stores.config.traps)
         self.report = FillReport()

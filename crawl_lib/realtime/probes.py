@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from crawl_lib.config import PolicyConfig
-from crawl_lib.errors import UrlError
+from crawl_lib.errors import StoppedError, UrlError
 from crawl_lib.realtime.link import FetcherDiedError
 from crawl_lib.realtime.pages import part_of
 from crawl_lib.realtime.protocol import Refused
@@ -65,6 +65,8 @@ class Probes:
             async with asyncio.timeout(self._service.config.max_wait_s):
                 return await self._follow(url, via, policy)
         except FetcherDiedError:
+            if self._service.is_stopping:
+                raise StoppedError("the row stays due, and its picture is probed again") from None
             return {"url": url, "outcome": "fetcher_died"}
         except TimeoutError:
             return {"url": url, "outcome": "busy"}

@@ -15,16 +15,15 @@ from crawl_lib.parse import (
     HTML_TYPES,
     XHTML,
     Content,
+    Directives,
     Headers,
     Metadata,
     ParsedPage,
     decode_content,
     detect_mime,
-    directives_of,
     parse_head,
     parse_html,
     with_refresh,
-    x_robots_nofollow,
 )
 from crawl_lib.realtime.protocol import MAX_FACTS_BYTES, PageTarget, Robots
 from crawl_lib.records import Fetched
@@ -115,7 +114,7 @@ class AnswerReader:
         is_cut = content.truncated or content.broken or fetched.truncated is not None
         told = replace(told, mime=mime, length=None if is_cut else len(content.data))
         page = self._page(fetched.url, headers, content, mime, is_cut=is_cut)
-        said = directives_of(
+        said = Directives.of(
             page.meta_robots or "",
             headers.all("x-robots-tag"),
             user_agent=self._token,
@@ -153,7 +152,7 @@ class AnswerReader:
 
         A page with nofollow has none.
         """
-        is_barred = page.nofollow or x_robots_nofollow(headers.all("x-robots-tag"), self._token)
+        is_barred = page.nofollow or headers.says_nofollow(self._token)
         if is_barred and not self._parse.follow_nofollow:
             return None
         texts = page.links.split(b"\0", 3 * _REFRESH_LINKS)[: 3 * _REFRESH_LINKS : 3]

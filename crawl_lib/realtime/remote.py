@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from crawl_lib.config import Config, FetcherConfig, to_mapping
+from crawl_lib.config import Config, FetcherConfig
 from crawl_lib.errors import ConfigError, KeyStoreError, KrakeError, ProtocolError, os_errors
 from crawl_lib.realtime.certificates import Identity
 from crawl_lib.realtime.hostnews import HostNews
@@ -69,7 +69,7 @@ def setup_of(config: Config, digest: str, name: str) -> Setup:
 
     Raises ConfigError for a config that is too long for a line.
     """
-    mapping = to_mapping(config)
+    mapping = config.to_mapping()
     # Two options have no default, and a fetcher reads neither.
     needed: dict[str, Any] = {"servers": [name], "dfs_primary": "/nowhere"}
     if config.realtime is not None:

@@ -1,7 +1,7 @@
 """The scheduler: open URLs, questions to the fetcher, and documents for the table.
 
 The table holds all state worth keeping. The scheduler's memory holds the due URLs, so most URLs need no look into the
-queue; `recover` fills the memory after a start, and after a key server was away.
+queue; `recovery` fills the memory after a start, and after a key server was away. `redirects` hand documents on.
 """
 
 import asyncio
@@ -9,40 +9,32 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, ParamSpec, TypeVar
 
 from msgspec.structs import replace
 
-from crawl_lib.config import Config, realtime_of
+from crawl_lib.config import Config
 from crawl_lib.errors import AwayError, BusyError, KeyStoreError, KrakeError, StoppedError
 from crawl_lib.fetch import limits_of
-from crawl_lib.realtime import stages
 from crawl_lib.realtime.answers import MAX_BARE_BYTES, BareAnswer, Decision
 from crawl_lib.realtime.captures import NewestCaptures
-from crawl_lib.realtime.documents import (
-    Document,
-    Request,
-    decoded,
-    encoded,
-    joined,
-    request_bytes,
-    request_of,
-)
+from crawl_lib.realtime.documents import Document, Request, decoded, request_of
 from crawl_lib.realtime.fetchers import Fetchers
 from crawl_lib.realtime.link import FetcherLink
-from crawl_lib.realtime.pages import LOOK_BACK_MS, Finished, Followed, Mark, Row, Wish, part_of
+from crawl_lib.realtime.pages import Mark, Row, Wish, part_of
 from crawl_lib.realtime.probes import Probes
 from crawl_lib.realtime.protocol import Done, Rate, Rates, Refused
 from crawl_lib.realtime.rates import is_blocked, rated, require_few
+from crawl_lib.realtime.recovery import LOOK_S, Recovery
+from crawl_lib.realtime.redirects import Redirects
 from crawl_lib.realtime.stages import (
     ACCEPTING,
     MOST_TRIES,
     NOT_BEGUN,
     UNAVAILABLE_S,
     WORKING,
-    Handing,
     Stage,
     Visit,
 )
@@ -51,10 +43,6 @@ from crawl_lib.realtime.submissions import FLUSH_S, SubmissionLine, SubmissionLo
 from crawl_lib.states import Outcome
 from crawl_lib.urls import UrlFilter, canonicalize, host_of, key_of
 
-RECOVER_S = 60.0
-"""The table is asked for all due rows so often, besides after each problem, and with each new part."""
-LOOK_S = 0.05
-"""The table is asked so often for what other schedulers submit and finish."""
 QUEUES_S = 0.5
 RATES_S = 0.5
 BLOCKED_S = 60.0
@@ -92,7 +80,7 @@ class Scheduler:
 
         Raises ConfigError for unusable rules of the config.
         """
-        self.config, self.store, self.link = realtime_of(config), store, link
+        self.config, self.store, self.link = config.require_realtime(), store, link
         self.submissions, self.captures = submissions or SubmissionLog(), captures
         self.policies = self.config.policies_by_name
         self.filter = UrlFilter(config.urls, [], config.traps)
@@ -101,6 +89,7 @@ class Scheduler:
         self.visits: dict[bytes, Visit] = {}
         self.pictureless: set[bytes] = set()
         self.probes = Probes(self)
+        self.redirects, self.recovery = Redirects(self), Recovery(self)
         self.counts: Counter[str] = Counter()
         self.latencies: Counter[float] = Counter()
         self.latency_s = 0.0
@@ -117,19 +106,15 @@ class Scheduler:
         self._listeners: set[asyncio.Event] = set()
         self._readers: dict[bytes, list[asyncio.Future[None]]] = {}
         self._queues: Counter[str] = Counter()
-        self._newest_ms = dict.fromkeys(store.places, 0)
-        self._turned_away: set[int] = set()
-        self._wanted, self._room = asyncio.Event(), asyncio.Event()
-        self._looked: dict[int, asyncio.Event] = {place: asyncio.Event() for place in store.places}
 
     # -- from the start to the stop
 
     def start(self) -> None:
         """Begin: the fetcher, the recovery of due rows, and the sweep."""
         self._fetching.add(self.spawn(self._run_link()))
-        going_on = (self._keep_going_on(place) for place in self.store.places)
+        going_on = map(self.recovery.keep_going_on, self.store.places)
         for work in (
-            self._keep_recovering(),
+            self.recovery.keep_recovering(),
             self._keep_sweeping(),
             self._keep_logging(),
             *going_on,
@@ -349,7 +334,7 @@ class Scheduler:
         part = part_of(host)
         if self.link.has(part):
             return True
-        self._turned_away.add(part)
+        self.recovery.turned_away.add(part)
         return False
 
     async def _work(self, visit: Visit) -> None:
@@ -373,7 +358,7 @@ class Scheduler:
         if self.visits.get(visit.key) is not visit:
             return
         del self.visits[visit.key]
-        self._room.set()
+        self.recovery.room.set()
         of_host = self._hosts[visit.host]
         del of_host[visit.key]
         if not of_host:
@@ -382,7 +367,7 @@ class Scheduler:
     async def ask(self, visit: Visit, before: Document | None) -> Done | Refused:
         """Have the fetcher ask for a URL. Raises FetcherDiedError."""
         request, policy, part = visit.request, visit.policy, part_of(visit.host)
-        visit.epoch = await self._epoch(visit.key, part)
+        visit.epoch = await self.epoch(visit.key, part)
         if self.is_blocked(visit.host):
             return _blocked()
         said = await self.link.fetch(
@@ -410,7 +395,7 @@ class Scheduler:
             self._learn(visit, said)
         return said
 
-    async def _epoch(self, key: bytes, part: int) -> int:
+    async def epoch(self, key: bytes, part: int) -> int:
         """Return the epoch for what is written into a row.
 
         The lease on the row's part has an epoch; otherwise this service's epoch counts.
@@ -486,164 +471,6 @@ class Scheduler:
             body=bare.body,
         )
 
-    # -- redirects and documents
-
-    async def follow(self, request: Request, epoch: int) -> Document | None:
-        """Let a row wait for the target of its redirect.
-
-        Returns the whole document if the target has one. The fetch of a target without a row begins at once. Its
-        document waits for the rows (`Visit.entered`).
-        """
-        assert request.target is not None
-        key, wanted = key_of(request.url), _after(request)
-        early = await self._begin_unknown(wanted)
-        try:
-            hop = Followed(key, bytes.fromhex(request.target.key), request_bytes(request), epoch)
-            await self.persistent(self.store.follow, hop)
-            document = await self._ask_for_target(request, wanted)
-        except BaseException:
-            if early is not None and early.task is not None:
-                early.task.cancel()
-            raise
-        if early is not None:
-            early.entered.set()
-        return document
-
-    async def _begin_unknown(self, wanted: Request) -> Visit | None:
-        """Begin the work on a URL without a row.
-
-        The caller submits the URL, and sets `entered`.
-        """
-        key = key_of(wanted.url)
-        try:
-            row = await self.store.state(key)
-        except KeyStoreError:  # the submission waits for the server
-            return None
-        is_ours = self.has_host(host_of(wanted.url))
-        if row is not None or key in self.visits or not is_ours:
-            return None
-        visit = self.begin(wanted, Row(key, 0, 0, 0, 0, 0, 0, None, request_bytes(wanted), None))
-        assert visit is not None
-        visit.entered.clear()
-        return visit
-
-    async def _ask_for_target(self, request: Request, wanted: Request) -> Document | None:
-        """Submit the target of a waiting row.
-
-        Returns the row's document for a known target, or for a loop.
-        """
-        assert request.hop is not None
-        key, target = key_of(request.url), key_of(wanted.url)
-        wish = Wish(target, part_of(host_of(wanted.url)), request_bytes(wanted), shares=0)
-        row = await self.persistent(self.submit, wish)
-        if row is None or not row.is_open:
-            known = await self.persistent(self.store.read, target)
-            document = self.document_in(known)
-            if document is None:  # deleted by hand at this moment, or damaged
-                return Document(
-                    url=request.url, outcome="deleted", final_url=wanted.url, hops=[request.hop]
-                )
-            return joined(request.url, request.hop, document)
-        if await self._leads_to(row, key):
-            error = "the redirects lead back to a URL of their chain"
-            return Document(
-                url=request.url,
-                outcome="redirect_loop",
-                final_url=wanted.url,
-                hops=[request.hop],
-                error=error,
-            )
-        if row.is_due:
-            self.begin(self.request_in(row) or wanted, row)
-        return None
-
-    async def _leads_to(self, row: Row, key: bytes) -> bool:
-        """Return whether a chain of waiting rows leads to a key.
-
-        The chain begins at `row`.
-        """
-        for _ in range(self.max_redirects + 1):
-            if row.waits_for is None:
-                return False
-            if row.waits_for == key:
-                return True
-            found = await self.persistent(self.store.state, row.waits_for)
-            if found is None:
-                return False
-            row = found
-        return False
-
-    async def write(self, document: Document, handing: Handing, *, stays_due: bool = False) -> None:
-        """Write a document into the row of its URL.
-
-        `stays_due`: the document's picture is missing.
-        """
-        again_ms = stages.again_ms(document, handing.policy)
-        finished = Finished(
-            handing.key, encoded(document), again_ms, handing.epoch, stays_due=stays_due
-        )
-        await self.persistent(self.store.finish, finished)
-
-    async def _write_on(self, key: bytes, document: Document, handing: Handing) -> None:
-        """Write a document into a row that waited for it.
-
-        A row with a younger document keeps that.
-        """
-        made_ms = await self.persistent(self.store.written_ms, handing.key, handing.epoch)
-        if made_ms is not None:
-            again_ms = stages.again_ms(document, handing.policy)
-            await self.persistent(
-                self.store.finish, Finished(key, encoded(document), again_ms, 0, made_ms)
-            )
-
-    def hand_on(self, key: bytes, document: Document, handing: Handing, steps: int = 1) -> None:
-        """Wake a document's readers, and write it into waiting rows.
-
-        These rows wait for its URL.
-
-        `steps`: redirects from those rows to the document. A silent server has its turn later.
-        """
-        self.changed(key)
-        for place in self.store.places:
-            handing.tasks.append(self.spawn(self._hand_on(place, key, document, handing, steps)))
-
-    async def _hand_on(
-        self, place: int, key: bytes, document: Document, handing: Handing, steps: int
-    ) -> None:
-        rows = await self.persistent(self.store.waiters, place, key)
-        await asyncio.gather(*(self._finish_waiting(row, document, handing, steps) for row in rows))
-
-    async def _finish_waiting(self, row: Row, rest: Document, handing: Handing, steps: int) -> None:
-        request = self.request_in(row)
-        if request is None:
-            return
-        document = self._whole(request, rest, steps)
-        if document.outcome == rest.outcome:
-            handing.ahead[row.key] = document.url, document.hops[:steps]
-        await self._write_on(row.key, document, handing)
-        self.hand_on(row.key, document, handing, steps + 1)
-
-    async def hand_on_again(self, document: Document, handing: Handing) -> None:
-        """Write a richer document into the rows that `hand_on` has found."""
-        for key, (url, hops) in handing.ahead.items():
-            await self._write_on(
-                key, replace(document, url=url, hops=[*hops, *document.hops]), handing
-            )
-            self.changed(key)
-
-    def _whole(self, request: Request, rest: Document, steps: int) -> Document:
-        hops = [request.hop] if request.hop else []
-        if steps > self.max_redirects or not hops:
-            error = f"more than {self.max_redirects} redirects (fetch.max_redirects)"
-            return Document(
-                url=request.url,
-                outcome="too_many_redirects",
-                final_url=rest.url,
-                hops=hops,
-                error=error,
-            )
-        return joined(request.url, hops[0], rest)
-
     async def persistent(
         self, call: Callable[_P, Awaitable[_T]], *given: _P.args, **named: _P.kwargs
     ) -> _T:
@@ -670,7 +497,7 @@ class Scheduler:
         if not self.counts["store_failed"] % 100:
             log.warning("a part of the service is away: %s", error)
         self.counts["store_failed"] += 1
-        self._wanted.set()
+        self.recovery.wanted.set()
 
     def request_in(self, row: Row) -> Request | None:
         """Return the request of a row, None for a damaged row."""
@@ -742,102 +569,7 @@ class Scheduler:
                 visit.task.cancel()
         return await self.store.delete(keys)
 
-    # -- after a start, and after problems
-
-    async def _keep_recovering(self) -> None:
-        """Find due rows, also those of other schedulers.
-
-        All rows are looked at now and then, new ones all the time.
-        """
-        known = frozenset[int]()
-        again_s = 0.0
-        while True:
-            parts, now_s = self.link.parts, time.monotonic()
-            known, self._turned_away = known - self._turned_away, set()
-            is_wanted = bool(self._wanted.is_set() or parts - known or now_s >= again_s)
-            if is_wanted:
-                self._wanted.clear()
-            if is_wanted or self.link.is_shared:
-                await asyncio.gather(
-                    *(self._look(place, parts, is_whole=is_wanted) for place in self.store.places)
-                )
-            again_s, known = (now_s + RECOVER_S if is_wanted else again_s), parts
-            await asyncio.sleep(5 * RETRY_S if self._wanted.is_set() else LOOK_S)
-
-    async def _look(self, place: int, parts: Collection[int], *, is_whole: bool) -> None:
-        try:
-            if is_whole:
-                await self.store.ensure(place)
-                await self._begin_due(place, parts, Mark())
-                self._looked[place].set()
-            elif parts:
-                await self._begin_due(
-                    place, parts, Mark(max(0, self._newest_ms[place] - LOOK_BACK_MS))
-                )
-        except KeyStoreError as error:
-            log.warning("due rows cannot be read yet: %s", error)
-            self._wanted.set()
-
-    async def _keep_going_on(self, place: int) -> None:
-        """Go on with the rows that wait for targets, after each look at all due rows of a server.
-
-        Each such row asks the table for its target. Looks for due rows do not wait for that.
-        """
-        while True:
-            await self._looked[place].wait()
-            self._looked[place].clear()
-            try:
-                await self.go_on(place)
-            except KeyStoreError as error:
-                self.note_problem(error)
-
-    async def go_on(self, place: int) -> None:
-        """Submit the targets of a server's waiting rows again, or finish these rows. Raises KeyStoreError."""
-        target = key = b""
-        while (parts := self.link.parts) and (
-            rows := await self.store.waiting(place, target, key, parts)
-        ):
-            target, key = rows[-1].waits_for or b"", rows[-1].key
-            await asyncio.gather(*(self._go_on(row) for row in rows))
-
-    async def _begin_due(self, place: int, parts: Collection[int], mark: Mark) -> None:
-        """Begin the due rows of a server from a mark on."""
-        while marks := await self.store.due(place, mark, parts):
-            mark = marks[-1]
-            self._newest_ms[place] = max(self._newest_ms[place], mark.time_ms)
-            while len(self.visits) >= self.config.max_waiting:
-                self._room.clear()
-                await self._room.wait()
-            await asyncio.gather(
-                *(self._begin_if_due(one.key) for one in marks if one.key not in self.visits)
-            )
-
-    async def _begin_if_due(self, key: bytes) -> None:
-        """Begin a row after a new look.
-
-        The earlier look may be out of date.
-        """
-        row = None if key in self.visits or key in self.pictureless else await self.store.state(key)
-        if (
-            row is not None
-            and row.due_ms is not None
-            and (request := self.request_in(row)) is not None
-        ):
-            self.begin(request, row)
-
-    async def _go_on(self, row: Row) -> None:
-        """Submit the target of a waiting row again, or finish the row."""
-        request = self.request_in(row)
-        if request is None or request.target is None or row.waits_for in self.visits:
-            return
-        document = await self._ask_for_target(request, _after(request))
-        current = await self.store.state(row.key)
-        if document is not None and current is not None and current.waits_for == row.waits_for:
-            policy = self.policies.get(request.policy, self.policies["default"])
-            epoch = await self._epoch(row.key, part_of(host_of(request.url)))
-            handing = Handing(row.key, policy, epoch)
-            await self.write(document, handing)
-            self.hand_on(row.key, document, handing)
+    # -- while the service runs
 
     async def _keep_counting(self) -> None:
         """Count each host's waiting URLs, of whichever scheduler."""
@@ -882,18 +614,6 @@ class Scheduler:
                     )
                     self.counts["rows_swept"] += swept.deleted
                     marks[place] = swept.mark
-
-
-def _after(request: Request) -> Request:
-    """Return the request for the target of a redirect."""
-    assert request.target is not None
-    return Request(
-        url=request.target.url,
-        policy=request.policy,
-        redirects=request.redirects + 1,
-        via=key_of(request.url).hex(),
-        spent_ms=request.spent_ms,
-    )
 
 
 def _blocked() -> Refused:

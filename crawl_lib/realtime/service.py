@@ -12,7 +12,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from crawl_lib.config import Config, KeyStorageConfig, is_sqlite_server, realtime_of
+from crawl_lib.config import Config, KeyStorageConfig
 from crawl_lib.errors import ConfigError, KeyServerDownError, os_errors
 from crawl_lib.frontier import NodeDirectory, NodeLock
 from crawl_lib.keys import KeyServer, SharedTurns
@@ -84,7 +84,7 @@ def serve_realtime(
     """
     config = stores.config
     require_realtime(config)
-    options = realtime_of(config)
+    options = config.require_realtime()
     address, tokens = Address.of(options.listen, OPTION), TokenFile(options.tokens)
     if not tokens.all():
         if not address.is_loopback:
@@ -120,7 +120,7 @@ def only_scheduler(config: KeyStorageConfig) -> Iterator[None]:
     Raises ConfigError for a second scheduler.
     """
     name = config.servers[0]
-    if not is_sqlite_server(name):
+    if not config.is_sqlite(name):
         yield
         return
     path = sqlite_path(name)
@@ -142,7 +142,7 @@ def remote_fetchers(stores: Stores, store: PageStore) -> Fetchers | None:
 
     The result is None without `realtime.fetchers`. Raises ConfigError.
     """
-    config, options = stores.config, realtime_of(stores.config)
+    config, options = stores.config, stores.config.require_realtime()
     if not options.fetchers:
         return None
     identity = Identity(Path(options.certificates), SCHEDULER)

@@ -281,7 +281,7 @@ async def follow(visit: Visit, service: Scheduler) -> bool:
         return True
     spent_ms = visit.request.spent_ms + visit.done.spent_ms
     followed = replace(visit.request, hop=visit.done.hop, target=target, spent_ms=spent_ms)
-    rest = await service.follow(followed, visit.epoch)
+    rest = await service.redirects.follow(followed, visit.epoch)
     if rest is None:
         return False  # whoever finishes the target finishes this row
     visit.document = rest
@@ -324,7 +324,7 @@ async def write(visit: Visit, service: Scheduler) -> bool:
     )  # a killed service has the picture probed after its next start
     if stays_due:
         service.pictureless.add(visit.key)
-    await service.write(visit.document, visit.handing, stays_due=stays_due)
+    await service.redirects.write(visit.document, visit.handing, stays_due=stays_due)
     if service.visits.get(visit.key) is visit:  # not for the second document, after a probe
         service.note_latency(visit)
     service.end(visit)
@@ -334,7 +334,7 @@ async def write(visit: Visit, service: Scheduler) -> bool:
 async def notify(visit: Visit, service: Scheduler) -> bool:
     """Wake readers and subscribers; hand the document to waiting rows."""
     assert visit.document is not None
-    service.hand_on(visit.key, visit.document, visit.handing)
+    service.redirects.hand_on(visit.key, visit.document, visit.handing)
     return True
 
 
@@ -362,7 +362,7 @@ async def hand_on_again(visit: Visit, service: Scheduler) -> bool:
     These rows have had the document without the picture.
     """
     assert visit.document is not None
-    await service.hand_on_again(visit.document, visit.handing)
+    await service.redirects.hand_on_again(visit.document, visit.handing)
     return True
 
 

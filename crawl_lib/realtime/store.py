@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from crawl_lib.config import KeyStorageConfig, is_sqlite_server
+from crawl_lib.config import KeyStorageConfig
 from crawl_lib.errors import KeyServerDownError, KeyStoreError
 from crawl_lib.keys import interval
 from crawl_lib.realtime.pages import (
@@ -417,7 +417,7 @@ def connect_pages(config: KeyStorageConfig, password: str | None, name: str) -> 
     The connection is made at the first statement.
     """
     timeout_s = min(config.timeout_s, TIMEOUT_S)
-    if is_sqlite_server(name):
+    if config.is_sqlite(name):
         return SqlitePages(sqlite_path(name), timeout_s=timeout_s)
     # PyMySQL takes 60 ms.
     from crawl_lib.realtime.pages_mysql import MySqlPages  # noqa: PLC0415

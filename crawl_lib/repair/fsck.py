@@ -27,7 +27,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from crawl_lib.config import is_sqlite_server
 from crawl_lib.crawldir import SegmentRef, SettledNotes, Unfilled
 from crawl_lib.derived import Output
 from crawl_lib.durable import delete_durable
@@ -337,7 +336,7 @@ class _Pass:
     def _missing_queue(self, node: str) -> None:
         """Report a lost queue, or a queue on another machine."""
         directory = self.stores.node_dir(node)
-        embedded = all(map(is_sqlite_server, self.stores.config.key_storage.servers))
+        embedded = self.stores.config.key_storage.is_embedded
         waited = SettledNotes(self.stores.crawl, node).urls_of_lost_queue()
         if waited is None:
             used = (

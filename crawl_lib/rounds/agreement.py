@@ -6,10 +6,11 @@ for each iteration of the run that lacks segments; the last note holds. What is 
 """
 
 import logging
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from crawl_lib.config import differences, shared_options
+from crawl_lib.config import shared_options
 from crawl_lib.crawldir import Iteration, Register
 from crawl_lib.dataclass import dataclass
 from crawl_lib.dfsfiles import parsed_json, write_json_bytes
@@ -108,3 +109,21 @@ def _difference(stores: Stores, current: Iteration) -> tuple[Register, int, str]
             f"the iteration was begun with another config than that of this machine: {', '.join(options)}"
         )
     return register, newest, "; ".join(differs)
+
+
+def differences(here: Mapping[str, Any], there: Mapping[str, Any]) -> list[str]:
+    """List the differences of two sets of shared options.
+
+    An example is "fetch.host_delay_s is 2.0 here and 1.0 there". An option that one version of Krake lacks is no
+    difference.
+    """
+    return [
+        f"{name} is {_short(here[name])} here and {_short(there[name])} there"
+        for name in sorted(here.keys() & there.keys())
+        if here[name] != there[name]
+    ]
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

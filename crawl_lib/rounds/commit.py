@@ -30,7 +30,8 @@ from crawl_lib.rounds.waiting import what_waits
 from crawl_lib.sealed import SEALED_VERSION
 from crawl_lib.states import answers_of
 from crawl_lib.stores import Stores
-from crawl_lib.urls import budgets_in_words, scope_bytes
+from crawl_lib.urlfiles import ScopeFile
+from crawl_lib.urls import Budgets
 
 MIN_ASKED = 50
 """Of fewer URLs a share says nothing: the last rounds of a crawl may hold a few that no server answers."""
@@ -149,7 +150,7 @@ def budgets_reached(stores: Stores, state: FolderState) -> str:
             said = (made.said for _, made in generated(stores))
             lists = (one for one in said if one.get("folder") == state.folder.name)
             counts += [one.get("over_budget", {}) for one in islice(lists, 1)]
-    words = budgets_in_words(IntakeReport.largest(*counts))
+    words = Budgets.in_words(IntakeReport.largest(*counts))
     return f"{words}; for exceptions see urls.domains" if words else ""
 
 
@@ -190,7 +191,7 @@ def keep_late_scope(stores: Stores, folder: str) -> None:
     for node, manifest in state.unsummed.items() if state.index is not None else ():
         path = stores.crawl.at(FileName.SCOPE, f"{folder}-{node}")
         if manifest["scope_added"] and not stores.storage.exists(path):
-            _write_once(stores, path, scope_bytes(manifest["scope_added"]))
+            _write_once(stores, path, ScopeFile.data_of(manifest["scope_added"]))
             reached("commit.late_scope")
 
 
@@ -242,7 +243,8 @@ def _write_index(stores: Stores, iteration: Iteration, share: float) -> None:
     }
     if state.scope_added:
         # Before the index, which says that commit is done; the folder may be deleted by hand after that.
-        path, data = stores.crawl.at(FileName.SCOPE, folder.name), scope_bytes(state.scope_added)
+        path = stores.crawl.at(FileName.SCOPE, folder.name)
+        data = ScopeFile.data_of(state.scope_added)
         _write_once(stores, path, data)
         if not state.scope_added <= set(
             read_lines(stores.storage, path)

@@ -29,7 +29,7 @@ from crawl_lib.rounds.layout import NodeLayout
 from crawl_lib.rounds.shares import put_by, share_out
 from crawl_lib.sealed import SEALED_VERSION
 from crawl_lib.stores import Stores
-from crawl_lib.urls import scope_bytes
+from crawl_lib.urlfiles import ScopeFile
 from crawl_lib.version import VERSION
 
 log = logging.getLogger(__name__)
@@ -158,7 +158,7 @@ def _prepare(
         "summed": sums.summed,
         Starts.FOLLOWS: (folders or [Starts.NONE])[-1],
         "seeds": seeds,
-        Scopes.DIGEST: _keep_scope(stores, scope_bytes(sums.hosts)),
+        Scopes.DIGEST: _keep_scope(stores, ScopeFile.data_of(sums.hosts)),
         "agreed": vars(to_agree(stores)),
     }
     name = f"{Starts.hidden_prefix(run_id, iteration)}{uuid.uuid4().hex}"

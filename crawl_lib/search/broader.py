@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from crawl_lib.index import OTHER, without_runs
-from crawl_lib.index.fields import WORDS
+from crawl_lib.index import OTHER, FieldKind, without_runs
 from crawl_lib.search.clauses import AskedClauses, Clauses, Unit
 from crawl_lib.search.opened import OpenIndex
 from crawl_lib.search.ranking import Candidate
@@ -74,7 +73,10 @@ def _best_words(index: OpenIndex, group: str, weights: Mapping[str, float]) -> d
 
     They sum to `1 - OWN_SHARE`.
     """
-    field, most = index.fields.name(WORDS, group), index.searcher.num_docs * MOST_PAGES_SHARE
+    field, most = (
+        index.fields.name(FieldKind.WORDS, group),
+        index.searcher.num_docs * MOST_PAGES_SHARE,
+    )
     telling = (
         (word, weight)
         for word, weight in sorted(weights.items(), key=lambda one: (-one[1], one[0]))

@@ -13,15 +13,25 @@ from functools import lru_cache
 import tantivy
 from tantivy import FieldType, Occur, Query
 
-from crawl_lib.index import OTHER, Fields, find_runs, spaced, without_runs
-from crawl_lib.index.fields import ANCHORS, TITLE, WORDS
-from crawl_lib.index.languages import LETTERS, PLAIN
+from crawl_lib.index import (
+    OTHER,
+    Analysers,
+    FieldKind,
+    Fields,
+    find_runs,
+    spaced,
+    without_runs,
+)
 from crawl_lib.search.query import TYPES, Group, PartKind, QueryPart, QueryReading
 from crawl_lib.urls import key_of
 
 PREFIX_WORDS = 50
 """The words for a prefix: the words of most pages."""
-WEIGHTS: Mapping[str, float] = {WORDS: 1.0, TITLE: 0.25, ANCHORS: 0.25}
+WEIGHTS: Mapping[str, float] = {
+    FieldKind.WORDS: 1.0,
+    FieldKind.TITLE: 0.25,
+    FieldKind.ANCHORS: 0.25,
+}
 """Weight of a word in each kind of field of a language."""
 SIMILAR_CHARS = 100_000
 """Of a page that others are compared with."""
@@ -273,8 +283,8 @@ class Clauses:
     def _of_part(self, part: QueryPart, language: str) -> Iterator[Unit]:
         if part.kind is PartKind.WORD:
             for run in find_runs(part.text):
-                yield replace(self._sequence(run, "text_cjk", LETTERS), may_lack=True)
-            for typed in self._fields.analysers.words(PLAIN, without_runs(part.text)):
+                yield replace(self._sequence(run, "text_cjk", Analysers.LETTERS), may_lack=True)
+            for typed in self._fields.analysers.words(Analysers.PLAIN, without_runs(part.text)):
                 for word in self._fields.analysers.words(language, typed):
                     yield self.word(word, language, typed=typed)
         elif part.kind is PartKind.TITLE:
@@ -291,15 +301,17 @@ class Clauses:
 
         The words have the form of texts.
         """
-        for word in self._fields.analysers.words(PLAIN, part.text):
+        for word in self._fields.analysers.words(Analysers.PLAIN, part.text):
             yield Unit(word, (Leaf(word, "text", self.term("text", word)),), may_lack=True)
 
     def _title(self, part: QueryPart, language: str) -> Iterator[Unit]:
         for sequence in [part.text] if part.is_quoted else find_runs(part.text):
-            yield self._sequence(spaced(sequence), "title_text", PLAIN, f"title:{sequence}")
+            yield self._sequence(
+                spaced(sequence), "title_text", Analysers.PLAIN, f"title:{sequence}"
+            )
         if part.is_quoted:
             return
-        name = self._fields.name(TITLE, language)
+        name = self._fields.name(FieldKind.TITLE, language)
         for word in self._fields.analysers.words(language, without_runs(part.text)):
             label = f"title:{word}"
             yield Unit(
@@ -309,10 +321,12 @@ class Clauses:
     def _phrase(self, part: QueryPart, field: str) -> Iterator[Unit]:
         text = part.text
         if field == "text":
-            yield from (self._sequence(run, "text_cjk", LETTERS) for run in find_runs(text))
+            yield from (
+                self._sequence(run, "text_cjk", Analysers.LETTERS) for run in find_runs(text)
+            )
             text = without_runs(text)
-        if self._fields.analysers.words(PLAIN, text):
-            yield self._sequence(text, field, PLAIN)
+        if self._fields.analysers.words(Analysers.PLAIN, text):
+            yield self._sequence(text, field, Analysers.PLAIN)
 
     def _sequence(self, text: str, field: str, analyser: str, label: str = "") -> Unit:
         """Return a unit of consecutive words.
@@ -332,9 +346,9 @@ class Clauses:
         return Unit(label, (Leaf(label, field, query),))
 
     def _prefix(self, part: QueryPart) -> Iterator[Unit]:
-        *before, start = self._fields.analysers.words(PLAIN, part.text) or [""]
+        *before, start = self._fields.analysers.words(Analysers.PLAIN, part.text) or [""]
         if before:
-            yield self._sequence(" ".join(before), "text", PLAIN)
+            yield self._sequence(" ".join(before), "text", Analysers.PLAIN)
         label = f"{start}*"
         words = self._searcher.terms_with_prefix("text", start, limit=PREFIX_WORDS) if start else []
         if not words:
@@ -353,7 +367,7 @@ class Clauses:
         if not hits:
             return Unit(label, found=Query.empty_query())
         page = self._searcher.doc(hits[0][1])
-        field = self._fields.name(WORDS, self._fields.group(page.get_first("language")))
+        field = self._fields.name(FieldKind.WORDS, self._fields.group(page.get_first("language")))
         texts = [page.get_first(name).decode()[:SIMILAR_CHARS] for name in ("title", "body")]  # type: ignore[union-attr]
         query = Query.more_like_this_document_fields_query(
             self._schema, {field: texts}, min_doc_frequency=2, min_term_frequency=1

@@ -7,7 +7,7 @@ from tantivy import Occur, Query
 
 from crawl_lib.config import SearchConfig
 from crawl_lib.errors import ConfigError, UrlError
-from crawl_lib.index.fields import sites_of
+from crawl_lib.index import sites_of
 from crawl_lib.search.clauses import Clauses
 from crawl_lib.urls import canonicalize, host_of
 

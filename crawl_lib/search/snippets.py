@@ -13,7 +13,7 @@ from unicodedata import normalize
 import tantivy
 from tantivy import Query, SnippetGenerator
 
-from crawl_lib.index.fields import WORDS
+from crawl_lib.index import FieldKind
 from crawl_lib.search.clauses import AskedClauses, some_of
 from crawl_lib.search.opened import OpenIndex
 
@@ -51,7 +51,9 @@ class Snippets:
         Without a word of the query, the snippet is the text's beginning.
         """
         text = bytes(page.get_first("body") or b"").decode()[:READ_CHARS]
-        own = self._index.fields.name(WORDS, self._index.fields.group(page.get_first("language")))
+        own = self._index.fields.name(
+            FieldKind.WORDS, self._index.fields.group(page.get_first("language"))
+        )
         for field in (own, *SHARED_FIELDS):
             if field in self._starts and (snippet := self._best(field, text)).marks:
                 return snippet

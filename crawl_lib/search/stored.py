@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tantivy import Query
 
-from crawl_lib.index.fields import order_of
+from crawl_lib.index import order_of
 from crawl_lib.search.opened import OpenIndex
 from crawl_lib.search.places import CapturePlace
 from crawl_lib.search.sites import Sites

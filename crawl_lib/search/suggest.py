@@ -7,9 +7,7 @@ import tantivy
 from rapidfuzz.distance import OSA
 from rapidfuzz.process import extract
 
-from crawl_lib.index import OTHER, Fields, without_runs
-from crawl_lib.index.fields import WORDS
-from crawl_lib.index.languages import PLAIN
+from crawl_lib.index import OTHER, Analysers, FieldKind, Fields, without_runs
 from crawl_lib.search.query import PartKind, QueryPart, QueryReading
 
 LEAST_PAGES, LEAST_PAGES_OF_FEW, FEW_PAGES = 3, 1, 300
@@ -68,7 +66,7 @@ class Vocabulary:
         if part.kind is not PartKind.WORD or part.is_excluded:
             return part
         text = part.text
-        for word in self._fields.analysers.words(PLAIN, without_runs(text)):
+        for word in self._fields.analysers.words(Analysers.PLAIN, without_runs(text)):
             if correction := self.correction(word):
                 text = text.lower().replace(word, correction)
         return replace(part, text=text)
@@ -77,7 +75,7 @@ class Vocabulary:
         """Return the number of pages with a word, in any language."""
         analysers, name = self._fields.analysers, self._fields.name
         stems = [
-            (name(WORDS, one), stem)
+            (name(FieldKind.WORDS, one), stem)
             for one in (*self._fields.languages, OTHER)
             for stem in analysers.words(one, word)
         ]

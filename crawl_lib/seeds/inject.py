@@ -24,8 +24,8 @@ from crawl_lib.seeds.contact import require_contact
 from crawl_lib.seeds.lines import Seeds
 from crawl_lib.stopping import Progress, Work
 from crawl_lib.storage import Storage
-from crawl_lib.urlfiles import OUTLINKS_NAME, OutlinkWriter, encode_line
-from crawl_lib.urls import Owners, host_of, scope_bytes
+from crawl_lib.urlfiles import OUTLINKS_NAME, OutlinkWriter, ScopeFile, encode_line
+from crawl_lib.urls import Owners, host_of
 
 DIGEST_VERSION = 1
 
@@ -195,7 +195,7 @@ def _write(
         for node, part in zip(spread.division.nodes, spread.files, strict=True):
             writer.add_part(node, spread.lines(part))
     if kind == FileName.SEEDS:
-        scope = scope_bytes(spread.hosts)
+        scope = ScopeFile.data_of(spread.hosts)
         storage.write_bytes(f"{hidden}/{FileName.SCOPE}", scope)
         facts = {**facts, Scopes.DIGEST: Scopes.digest(scope)}
     files = {name: make() for name, make in spread.more.items()}

@@ -14,15 +14,14 @@ from resiliparse.parse.lang import detect_fast
 
 from crawl_lib.parse import (
     XHTML,
+    Directives,
     Facts,
     Headers,
     decode_content,
     detect_mime,
-    directives_of,
     html_to_utf8,
     language_of_tag,
     parse_head,
-    read_facts,
     to_utf8,
     written_date,
 )
@@ -75,7 +74,7 @@ def page_text(member: bytes, kind: str, asked: ExtractOptions) -> PageText:
     now = written_date(record.headers.get("warc-date", ""), 0) or time.time()
     found = _READERS[kind](content, headers, now, asked)
     values = headers.all("x-robots-tag")
-    robots = directives_of(found.facts.robots, values, user_agent=asked.user_agent, now=now)
+    robots = Directives.of(found.facts.robots, values, user_agent=asked.user_agent, now=now)
     declared = found.facts.language or declared_language(headers.all("content-language"))
     page = PageText(
         headings=nfc(found.facts.headings), robots=robots, published=found.facts.published
@@ -100,7 +99,7 @@ def _read_html(content: bytes, headers: Headers, now: float, asked: ExtractOptio
     mime, charset = headers.content_type
     is_xml = detect_mime(mime, content) == XHTML
     data = html_to_utf8(content, charset, is_xml=is_xml)
-    facts = read_facts(data, user_agent=asked.user_agent, now=now, is_xml=is_xml)
+    facts = Facts.of(data, user_agent=asked.user_agent, now=now, is_xml=is_xml)
     tree = HTMLTree.parse(_decoded(data))
     shown = extract_plain_text(tree, **_OPTIONS) if asked.all_shown else None
     return _Found(_main_text(tree), facts, shown)

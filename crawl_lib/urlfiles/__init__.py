@@ -1,8 +1,10 @@
-"""URLs in files: the line of a URL, the file `outlinks`, and the record of sources that a node has taken in.
+"""URLs in files: the line of a URL, the files `outlinks` and `scope`, and the record of sources taken in by a node.
 
 How data flows: a segment, injected seeds and a list hold URLs for nodes in a file `outlinks` (`outlinks`), a line a
 URL, with a part for each node. `OutlinkWriter` writes the parts, `read_outlinks` streams one part. The intake of a
 node reads a part as a `Source` and notes the source in `TakenIn` (`takenin`).
+
+`ScopeFile` (`scopefile`) has the hosts that a crawl keeps to.
 
 The lines of a queue's data and meta files have the same fields. The codec of lines is here as well.
 """
@@ -37,4 +39,5 @@ from crawl_lib.urlfiles.outlinks import (
     url_of_line,
     via_of_line,
 )
+from crawl_lib.urlfiles.scopefile import ScopeFile
 from crawl_lib.urlfiles.takenin import TakenIn

@@ -15,20 +15,13 @@ Data flows through this room in one direction:
 This room keeps nothing on disk. Registrable domains depend on the pinned public suffix list (`requirements.lock`).
 """
 
-from crawl_lib.urls.budgets import (
-    BUDGET_OPTIONS,
-    Budgets,
-    DomainBudget,
-    budget_key,
-    budgets_in_words,
-)
+from crawl_lib.urls.budgets import Budgets, DomainBudget
 from crawl_lib.urls.canonical import canonicalize, resolve
 from crawl_lib.urls.chains import Chain, Scope, require_chains, target_of_error
 from crawl_lib.urls.filters import REQUISITE, UrlFilter
 from crawl_lib.urls.links import LinkResolver, Target
 from crawl_lib.urls.names import (
     Owners,
-    Suffixes,
     authority_of,
     budget_domain_of,
     domain_of,
@@ -36,12 +29,9 @@ from crawl_lib.urls.names import (
     host_matches,
     host_of,
     is_address,
-    is_list_of_hosts,
     key_of,
     refused_port,
-    scope_bytes,
     suffixes_of,
-    whole_hosts,
 )
 from crawl_lib.urls.rejections import Rejection
 from crawl_lib.urls.traps import PATTERN_MARK, Groups, Traps, pattern_of

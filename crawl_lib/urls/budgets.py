@@ -5,7 +5,7 @@ have limits too. `crawl_lib.frontier` counts the URLs that join a node's queue, 
 table.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from crawl_lib.config import UrlsConfig
 from crawl_lib.urls.names import host_matches
 from crawl_lib.urls.rejections import Rejection
 
-BUDGET_OPTIONS = {
+_OPTIONS = {
     Rejection.HOST_LIMIT: "urls.max_pages_per_host",
     Rejection.DOMAIN_PAGES: "urls.max_pages_per_domain",
     Rejection.DOMAIN_HOSTS: "urls.max_hosts_per_domain",
@@ -51,18 +51,19 @@ class Budgets:
                 )
         return usual
 
+    @staticmethod
+    def key(rule: str, name: str) -> str:
+        """Return the report name for URLs refused by a budget."""
+        return f"{rule} {name}"
 
-def budgets_in_words(counts: dict[str, int]) -> str:
-    """Say which domains and hosts reached a limit, and by which option.
+    @staticmethod
+    def in_words(counts: Mapping[str, int]) -> str:
+        """Say which domains and hosts reached a limit, and by which option.
 
-    `counts`: refused URLs by rule and name, as `budget_key` joins them.
-    """
-    return "; ".join(
-        f"{name} reached {BUDGET_OPTIONS[Rejection(rule)]} ({count:,} URLs refused)"
-        for (rule, _, name), count in ((key.partition(" "), count) for key, count in counts.items())
-    )
-
-
-def budget_key(rule: str, name: str) -> str:
-    """Return the report name for URLs refused by a budget."""
-    return f"{rule} {name}"
+        `counts`: refused URLs by rule and name, as `key` joins them.
+        """
+        parts = ((*key.partition(" "), count) for key, count in counts.items())
+        return "; ".join(
+            f"{name} reached {_OPTIONS[Rejection(rule)]} ({count:,} URLs refused)"
+            for rule, _, name, count in parts
+        )

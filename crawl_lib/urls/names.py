@@ -1,7 +1,7 @@
 """Parts of a canonical URL: key, host, authority, port, registrable domain; and the node that owns the host."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from hashlib import blake2b, sha1
 from pathlib import Path
@@ -13,7 +13,6 @@ from crawl_lib.errors import ConfigError
 
 _MAX_REMEMBERED = 1 << 16
 _PRIVATE_SECTION = "// ===BEGIN PRIVATE DOMAINS==="
-_HOST_LINE = re.compile(rb"[!-~]+\n")
 # https://fetch.spec.whatwg.org/#port-blocking
 REFUSED_PORTS = frozenset(
     {
@@ -260,25 +259,3 @@ class Owners:
             for node in self.nodes
         ]
         return scores.index(max(scores))
-
-
-def scope_bytes(hosts: Iterable[str]) -> bytes:
-    """Return a sorted list of hosts as a file's bytes."""
-    return "".join(f"{host}\n" for host in sorted(hosts)).encode()
-
-
-def is_list_of_hosts(data: bytes) -> bool:
-    """Say whether bytes may be a complete list of hosts.
-
-    An empty list is complete.
-    """
-    return all(_HOST_LINE.fullmatch(line) for line in data.splitlines(keepends=True))
-
-
-def whole_hosts(data: bytes) -> set[str]:
-    """Return the valid hosts in a damaged list."""
-    return {
-        line[:-1].decode("ascii")
-        for line in data.splitlines(keepends=True)
-        if _HOST_LINE.fullmatch(line)
-    }

@@ -18,14 +18,7 @@ from typing import Any
 
 from crawl_lib.config import Config
 from crawl_lib.durable import reached
-from crawl_lib.parse import (
-    Headers,
-    ParsedPage,
-    count_links,
-    parse_head,
-    require_scanner,
-    x_robots_nofollow,
-)
+from crawl_lib.parse import Headers, ParsedPage, count_links, parse_head, require_scanner
 from crawl_lib.records import Fetched, TakenUrl, metadata_with_list
 from crawl_lib.scoring import load_plugins, note
 from crawl_lib.segment import PageRow, PartWriter, Position, payload_of
@@ -311,7 +304,7 @@ class PageHandler:
         self._writer.part.pages.add(row)
         if page is None:
             return False
-        return page.nofollow or x_robots_nofollow(headers.all("x-robots-tag"), self._token)
+        return page.nofollow or headers.says_nofollow(self._token)
 
 
 def _metadata_of(page: ParsedPage | None) -> tuple[str | None, ...]:

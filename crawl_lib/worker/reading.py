@@ -10,30 +10,21 @@ of every page are written by slices.
 import re
 from collections.abc import Iterator
 from hashlib import sha1
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple
 
-from crawl_lib.config import Config, ParseConfig
+from crawl_lib.config import Config
 from crawl_lib.parse import (
-    CSS,
-    GZIP_MAGIC,
     HTML_TYPES,
-    PRESCAN_BYTES,
-    SITEMAP_TYPES,
     XHTML,
     Content,
     Headers,
+    PageParser,
     ParsedPage,
-    charset_of,
     decode_content,
     detect_mime,
-    may_be_sitemap,
-    may_name_charset,
-    parse_css,
-    parse_html,
-    parse_sitemap,
+    is_surely_utf8,
     robots_sitemaps,
     robots_text,
-    with_refresh,
     words_of,
 )
 from crawl_lib.records import Fetched
@@ -70,21 +61,14 @@ UNREAD = Reading(None, None, None, None, None)
 """The reading of a visit to an unchanged page: the full capture says the rest."""
 
 
-class _Common(TypedDict):
-    url: str
-    header_charset: str | None
-    config: ParseConfig
-    is_cut: bool
-
-
 class Reader:
     """Reads answers as the config says."""
 
     def __init__(self, config: Config) -> None:
-        self._parse = config.parse
+        self._wants_sitemaps = config.parse.sitemaps
         self._max_bytes = config.fetch.max_decompressed_bytes
         self._max_robots = config.fetch.max_robots_bytes
-        self._token = config.fetch.user_agent
+        self._parser = PageParser(config.parse, config.fetch.user_agent, self._max_bytes)
 
     def content(self, headers: Headers, fetched: Fetched) -> Content:
         """Return the content, up to `fetch.max_decompressed_bytes`."""
@@ -108,17 +92,15 @@ class Reader:
             return None
         mime, charset = headers.content_type
         size = len(content.data)
-        is_gzip = content.data.startswith(GZIP_MAGIC)
-        if size <= LEGACY_IN_PLACE_BYTES and not is_gzip:
+        if size <= LEGACY_IN_PLACE_BYTES and not content.is_gzip:
             return content
         detected = detect_mime(mime, content.data)
         if not self.is_page(headers, fetched.outcome, detected, content.data):
             return content
-        if is_gzip or size > IN_PLACE_BYTES or detected not in HTML_TYPES:
+        if content.is_gzip or size > IN_PLACE_BYTES or detected not in HTML_TYPES:
             return None
-        found = charset_of(content.data, charset, is_xml=detected == XHTML)
-        may_change = not found.is_certain and may_name_charset(content.data, PRESCAN_BYTES)
-        return content if found.name == "utf-8" and not may_change else None
+        is_utf8 = is_surely_utf8(content.data, charset, is_xml=detected == XHTML)
+        return content if is_utf8 else None
 
     def facts(self, headers: Headers, fetched: Fetched, content: Content) -> Reading:
         """Return the reading without the page."""
@@ -137,13 +119,9 @@ class Reader:
     def is_page(self, headers: Headers, outcome: Outcome, mime: str | None, data: bytes) -> bool:
         """Return whether an answer's links are read.
 
-        Pages and Refresh fields have links, and so have sitemaps and style sheets, if wanted.
+        `PageParser.has_links` says which content has links.
         """
-        if outcome is not Outcome.OK or mime in HTML_TYPES or headers.get("refresh"):
-            return outcome is Outcome.OK
-        if mime == CSS:
-            return self._parse.wants_requisites
-        return self._parse.sitemaps and mime in SITEMAP_TYPES and may_be_sitemap(data)
+        return outcome is Outcome.OK and self._parser.has_links(headers, mime, data)
 
     def page(
         self,
@@ -153,32 +131,8 @@ class Reader:
         mime: str | None,
         time: float | None = None,
     ) -> ParsedPage:
-        """Read the page or sitemap in the content.
-
-        Content of another type has only its Refresh field. Content that a limit, a break or a damaged coding cut off
-        does not count. `time`: POSIX seconds of the visit. Without `time`, or without `parse.facts`, the page has no
-        metadata.
-        """
-        data, charset = content.data, headers.content_type[1]
-        is_cut = content.truncated or content.broken
-        common: _Common = {
-            "url": url,
-            "header_charset": charset,
-            "config": self._parse,
-            "is_cut": is_cut,
-        }
-        if mime in HTML_TYPES:
-            facts_at = time if self._parse.facts else None
-            page = parse_html(
-                data, user_agent=self._token, is_xml=mime == XHTML, facts_at=facts_at, **common
-            )
-        elif mime == CSS:
-            page = parse_css(data, **common)
-        else:
-            is_list = self._parse.sitemaps and mime in SITEMAP_TYPES
-            page = parse_sitemap(data if is_list else b"", max_bytes=self._max_bytes, **common)
-        refresh = headers.get("refresh")
-        return with_refresh(page, refresh, url=url, config=self._parse) if refresh else page
+        """Read the page or sitemap in the content, as `PageParser.page` does."""
+        return self._parser.page(headers, url, content, mime, time)
 
     def words(
         self, headers: Headers, outcome: Outcome, content: Content, reading: Reading
@@ -199,7 +153,7 @@ class Reader:
 
         The config says whether sitemaps are read.
         """
-        if fetched.outcome is not Outcome.OK or not self._parse.sitemaps:
+        if fetched.outcome is not Outcome.OK or not self._wants_sitemaps:
             return b""
         is_cut = fetched.truncated is not None
         return robots_sitemaps(

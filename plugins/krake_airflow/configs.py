@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from crawl_lib.config import Config, configs_in, load_config
+from crawl_lib.config import Config, ConfigPlace, load_config
 from crawl_lib.errors import ConfigError
 from krake_airflow.settings import config_path
 
@@ -80,7 +80,7 @@ def dag_file(dag_id: str) -> str:
 
 def config_files(path: Path) -> list[Path]:
     """Return the file itself; for a folder, its `*.yml` and those in its subfolders, as `krake init` makes them."""
-    return configs_in(path) if path.is_dir() else [path]
+    return ConfigPlace.among(path) if path.is_dir() else [path]
 
 
 def link_configs(home: Path, path: Path) -> Path:

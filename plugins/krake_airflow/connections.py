@@ -42,7 +42,7 @@ from typing import Any, NamedTuple
 from airflow.sdk import BaseHook, Connection
 from airflow.sdk.exceptions import AirflowNotFoundException, AirflowRuntimeError
 
-from crawl_lib.config import Config, is_sqlite_server
+from crawl_lib.config import Config
 from crawl_lib.errors import ConfigError
 from crawl_lib.storage import DfsAccess, S3Credentials, is_hdfs, is_s3
 from crawl_lib.stores import SearchCredentials, Secrets
@@ -69,9 +69,7 @@ def secrets_for(config: Config) -> Secrets:
     Raises ConfigError naming a field of a connection that cannot be used.
     """
     secrets = Secrets.from_environment()
-    if secrets.key_storage_password is None and not all(
-        map(is_sqlite_server, config.key_storage.servers)
-    ):
+    if secrets.key_storage_password is None and not config.key_storage.is_embedded:
         keys = _connection(
             KEYS_CONNECTION, config.crawl.name, "the key servers are asked without a password"
         )

@@ -9,7 +9,7 @@ from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowSkipException
 
 from crawl_lib import stages
-from crawl_lib.config import OUTPUT_TASKS, Config
+from crawl_lib.config import Config
 from crawl_lib.errors import NoExportError
 from crawl_lib.stores import Stores
 from krake_airflow.operators import KrakeOperator
@@ -37,8 +37,7 @@ def add_outputs(config: Config, before: BaseOperator | None = None) -> None:
     """Add the tasks of a config, each behind the last. `before`: the task before them, or None."""
     chosen: list[BaseOperator] = [
         OutputOperator(output=name, task_id=name, execution_timeout=BATCH_TIMEOUT)
-        for name in OUTPUT_TASKS
-        if name in config.outputs.tasks
+        for name in config.outputs.in_order
     ]
     for one, other in pairwise([*([before] if before is not None else []), *chosen]):
         one >> other

@@ -26,7 +26,7 @@ from typing import Any
 
 from rich.console import Console
 
-from crawl_lib.config import CONFIG_PATH_VARIABLE, DEFAULT_CONFIG, Config, load_config, short_path
+from crawl_lib.config import Config, ConfigPlace, load_config, short_path
 from crawl_lib.durable import delete_durable, write_durable
 from crawl_lib.errors import ConfigError, InputError, KrakeError, LockedError, os_errors
 from crawl_lib.sealed import sealed_json, unsealed
@@ -157,8 +157,8 @@ def _url_of_ui(stack: ExitStack, home: Path, what: str) -> str | None:
 def _config_path(given: argparse.Namespace) -> Path:
     if given.config is not None:
         return Path(given.config).resolve()
-    found, is_named = config_path(os.environ), os.environ.get(CONFIG_PATH_VARIABLE)
-    is_default = not is_named and found.parts[-2:] == DEFAULT_CONFIG.parts
+    found, is_named = config_path(os.environ), os.environ.get(ConfigPlace.VARIABLE)
+    is_default = not is_named and found.parts[-2:] == ConfigPlace.DEFAULT.parts
     return (DEMO_CONFIG if is_default and not given.seeds else found).resolve()
 
 
@@ -396,7 +396,7 @@ def _join(
     that the stages need to find its work. Other parameters begin a new run, which first finishes open work. So do other
     nodes, or another routing, since an iteration keeps its nodes and its routing.
     """
-    path = home / f"unfinished-{_digest(os.environ[CONFIG_PATH_VARIABLE])}.json"
+    path = home / f"unfinished-{_digest(os.environ[ConfigPlace.VARIABLE])}.json"
     wanted = {"params": params, "nodes": sorted(config.servers), "routing": config.frontier.routing}
     with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
         noted = unsealed(path.read_bytes())

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
-from crawl_lib.config import CONFIG_PATH_VARIABLE, find_config_path
+from crawl_lib.config import ConfigPlace
 from crawl_lib.durable import fsync_file
 from crawl_lib.errors import ConfigError, os_errors
 
@@ -35,7 +35,7 @@ def config_path(environ: Mapping[str, str]) -> Path:
 
     Raises ConfigError without a config.
     """
-    return find_config_path(environ, PROJECT)
+    return ConfigPlace.find(environ, PROJECT)
 
 
 def home_errors(home: Path) -> AbstractContextManager[None]:
@@ -84,7 +84,7 @@ def environment(home: Path, config: Path) -> dict[str, str]:
         "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "20",
         # Krake does no linear algebra with numpy: its threads would spin, and a fork would leave them behind.
         "OPENBLAS_NUM_THREADS": "1",
-        CONFIG_PATH_VARIABLE: str(config.resolve()),
+        ConfigPlace.VARIABLE: str(config.resolve()),
         "PYTHONPATH": os.pathsep.join([str(PROJECT / "plugins"), str(PROJECT)]),
     }
     # Airflow starts some of its own parts as `airflow`, found by PATH.

@@ -28,7 +28,7 @@ from krake_airflow.database import DatabaseMark
 from krake_airflow.server import PASSWORDS_FILE
 from krake_airflow.settings import PROJECT, USER, centre_environment, worker_environment
 
-from crawl_lib.config import Config, from_mapping, to_mapping
+from crawl_lib.config import Config, from_mapping
 from crawl_lib.keys import open_key_store
 from crawl_lib.stores import PASSWORD_VARIABLE
 from tests.cluster import hdfs as hadoop
@@ -136,7 +136,7 @@ class Topology:
             own.mkdir(parents=True, exist_ok=True)
             found[machine] = from_mapping(self._mapping(name, sections, own), base=self.directory)
             path = self.config_path(machine)
-            path.with_suffix(".new").write_text(yaml.safe_dump(to_mapping(found[machine])))
+            path.with_suffix(".new").write_text(yaml.safe_dump(found[machine].to_mapping()))
             path.with_suffix(".new").replace(path)
         return found[BATCH]
 

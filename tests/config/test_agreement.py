@@ -6,12 +6,13 @@ import dataclasses
 import re
 from pathlib import Path
 
-from crawl_lib.config import Config, to_mapping
-from crawl_lib.config.agreement import MAY_DIFFER, differences, shared_options
+from crawl_lib.config import Config
+from crawl_lib.config.agreement import MAY_DIFFER, shared_options
+from crawl_lib.rounds.agreement import differences
 
 
 def test_every_name_in_the_list_is_an_option_or_a_section(config: Config) -> None:
-    known = to_mapping(config)
+    known = config.to_mapping()
     names = set(known) | {
         f"{section}.{key}"
         for section, part in known.items()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from crawl_lib.config import Config, from_mapping, load_config, realtime_of, to_mapping
+from crawl_lib.config import Config, from_mapping, load_config
 from crawl_lib.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,7 +37,7 @@ def test_the_documented_file_names_every_option_with_its_default() -> None:
             for inner in value
         }
 
-    assert names(written) == names(to_mapping(defaults))
+    assert names(written) == names(defaults.to_mapping())
 
 
 def test_the_documented_section_of_a_service_has_every_option_with_its_default() -> None:
@@ -54,7 +54,7 @@ def test_the_documented_section_of_a_service_has_every_option_with_its_default()
 def test_a_config_without_the_section_has_no_service(section: dict[str, Any]) -> None:
     assert read(**section).realtime is None
     with pytest.raises(ConfigError, match="realtime: the config has no such section"):
-        realtime_of(read(**section))
+        read(**section).require_realtime()
 
 
 def test_the_demo_config_is_valid() -> None:
@@ -348,7 +348,7 @@ def test_mapping_and_config_round_trip() -> None:
         urls={"rules": [{"action": "-", "kind": "suffix", "value": ".zip"}]},
         export={"mime_types": ["text/*"]},
     )
-    assert from_mapping(to_mapping(config), Path("/elsewhere")) == config
+    assert from_mapping(config.to_mapping(), Path("/elsewhere")) == config
 
 
 @pytest.mark.parametrize(
@@ -364,7 +364,7 @@ def test_a_host_of_fetch_hosts_is_written_as_urls_have_it(value: str) -> None:
         }
     )
     assert (config.fetch.hosts[0].delay_s, config.fetch.hosts[1].connections) == (0.0, None)
-    assert from_mapping(to_mapping(config), Path("/elsewhere")) == config
+    assert from_mapping(config.to_mapping(), Path("/elsewhere")) == config
 
 
 def test_config_is_frozen() -> None:

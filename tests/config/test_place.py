@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from krake_airflow import run, settings
 
-from crawl_lib.config import find_config_path, load_config, short_path
+from crawl_lib.config import ConfigPlace, load_config, short_path
 from crawl_lib.errors import ConfigError
 
 TEXT = "servers: [node-a]\ndfs_primary: dfs\n"
@@ -40,7 +40,7 @@ def test_the_first_place_that_has_a_config_wins_for_commands_make_and_dags(
     count: int, places: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leave_out(places, count, monkeypatch)
-    assert find_config_path(os.environ) == places[count]
+    assert ConfigPlace.find(os.environ) == places[count]
     assert settings.config_path(os.environ) == places[count]
     with_seeds = run.parser().parse_args(["--seeds", "http://a/"])
     assert run._config_path(with_seeds) == places[count]
@@ -70,10 +70,10 @@ def test_of_several_crawls_none_is_chosen(
     other = tmp_path / "mine" / second
     other.parent.mkdir(exist_ok=True)
     other.write_text(TEXT)
-    assert find_config_path(os.environ) == places[3]
+    assert ConfigPlace.find(os.environ) == places[3]
     places[3].unlink()
     with pytest.raises(ConfigError) as refused:
-        find_config_path(os.environ)
+        ConfigPlace.find(os.environ)
     assert "of several configs none is chosen: crawls/one/one.yml, " in str(refused.value)
     assert second in str(refused.value)
 
@@ -90,7 +90,7 @@ def test_an_empty_variable_names_nothing(
     places: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KRAKE_CONFIG_PATH", "")
-    assert find_config_path(os.environ) == places[1]
+    assert ConfigPlace.find(os.environ) == places[1]
 
 
 @pytest.mark.parametrize("name", ["mine.yml", "crawls", "config"])
@@ -108,7 +108,7 @@ def test_what_is_no_file_is_no_config(
         ConfigError,
         match=r"there is neither mine\.yml nor .* make a crawl \(krake init crawls/NAME\)",
     ):
-        find_config_path(os.environ)
+        ConfigPlace.find(os.environ)
 
 
 def test_dags_fall_back_on_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +130,7 @@ def test_a_working_directory_that_is_gone_is_an_error_of_ours(
     monkeypatch.delenv("KRAKE_CONFIG_PATH", raising=False)
     (tmp_path / "gone").rmdir()
     with pytest.raises(ConfigError, match="the working directory cannot be read"):
-        find_config_path(os.environ)
+        ConfigPlace.find(os.environ)
 
 
 def test_a_path_is_relative_where_that_is_shorter(

@@ -8,15 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from crawl_lib.config import (
-    Config,
-    differences,
-    from_mapping,
-    load_config,
-    shared_options,
-    to_mapping,
-)
+from crawl_lib.config import Config, from_mapping, load_config, shared_options
 from crawl_lib.errors import ConfigError
+from crawl_lib.rounds.agreement import differences
 
 STEP = "{kind: prefix, file: rules/prefix.txt}"
 
@@ -43,7 +37,7 @@ def test_a_file_is_read_relative_to_the_config_and_once(tmp_path: Path) -> None:
         "http://a/\n",
     )
     (tmp_path / "x/rules/prefix.txt").unlink()
-    assert from_mapping(json.loads(json.dumps(to_mapping(config))), Path("/")) == config
+    assert from_mapping(json.loads(json.dumps(config.to_mapping())), Path("/")) == config
 
 
 def test_machines_agree_by_name_and_content_of_files_wherever_they_lie(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from crawl_lib.config import Config, to_mapping
+from crawl_lib.config import Config
 from crawl_lib.crawldb import init_crawldb, newest_version, update
 from crawl_lib.crawldir.settled import Settled
 from crawl_lib.durable import KILL_VARIABLE
@@ -84,7 +84,7 @@ def test_killed_at_a_step_the_next_update_leaves_the_same(
     crawl: Crawl, step: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "config.yml"
-    file.write_text(yaml.safe_dump(to_mapping(crawl.stores.config)))
+    file.write_text(yaml.safe_dump(crawl.stores.config.to_mapping()))
     command = [sys.executable, "-c", KILLED, str(file)]
     done = subprocess.run(command, env={**os.environ, KILL_VARIABLE: step}, capture_output=True)
     assert done.returncode == -signal.SIGKILL, done.stderr

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from crawl_lib.config import Config, from_mapping, to_mapping
+from crawl_lib.config import Config, from_mapping
 from crawl_lib.crawldb import rebuild, update
 from crawl_lib.crawldb.inputs import SeedFacts
 from crawl_lib.errors import ConfigError
@@ -19,7 +19,7 @@ from tests.stores import stores_on
 
 
 def crawl_with(config: Config, tmp_path: Any, **schedule: Any) -> Crawl:
-    config = from_mapping({**to_mapping(config), "schedule": schedule}, tmp_path)
+    config = from_mapping({**config.to_mapping(), "schedule": schedule}, tmp_path)
     return Crawl(stores_on(open_storage(config), config))
 
 

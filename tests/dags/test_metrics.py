@@ -27,7 +27,7 @@ from krake_airflow.settings import PROJECT
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from crawl_lib import errors, stages
-from crawl_lib.config import OUTPUT_TASKS
+from crawl_lib.config.model import OUTPUT_TASKS
 from crawl_lib.fetch import HostStore, make_hosts_folder
 from crawl_lib.fetch.hoststore import BackOff
 from crawl_lib.push import push_index

@@ -9,7 +9,8 @@ import pytest
 from airflow.sdk.exceptions import AirflowSkipException
 from krake_airflow.outputs import OutputOperator
 
-from crawl_lib.config import OUTPUT_TASKS, from_mapping
+from crawl_lib.config import from_mapping
+from crawl_lib.config.model import OUTPUT_TASKS
 from crawl_lib.errors import ConfigError
 from tests.dags.crawls import small_config
 from tests.dags.test_operators import context, run

@@ -17,7 +17,7 @@ from fastwarc.warc import ArchiveIterator
 from warcio.archiveiterator import ArchiveIterator as WarcioIterator
 
 from crawl_lib import stages
-from crawl_lib.config import Config, from_mapping, to_mapping
+from crawl_lib.config import Config, from_mapping
 from crawl_lib.export import ContentReader, WebGraph
 from crawl_lib.export.readers import UrlMapping
 from crawl_lib.stores import open_stores
@@ -64,7 +64,7 @@ def make_config(
 def write_config(config: Config, directory: Path) -> Path:
     """The config as a file, for other processes."""
     path = directory / "krake-config.yml"
-    path.write_text(yaml.safe_dump(to_mapping(config)))
+    path.write_text(yaml.safe_dump(config.to_mapping()))
     return path
 
 

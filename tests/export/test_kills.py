@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from crawl_lib.config import Config, to_mapping
+from crawl_lib.config import Config
 from tests.export.crawls import Capture, CrawlMaker
 
 FILES = [
@@ -40,7 +40,7 @@ def test_killed_at_any_step_and_run_again_the_bytes_are_the_same(
     Path(config.dfs_primary).mkdir(exist_ok=True)
     work = tmp_path / "work.json"
     segments = [(segment.folder, segment.node, segment.path) for segment in crawl.segments]
-    work.write_text(json.dumps({"config": to_mapping(config), "segments": segments}))
+    work.write_text(json.dumps({"config": config.to_mapping(), "segments": segments}))
     command = [sys.executable, "-m", "tests.export.killed", str(work), *STEPS]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -14,11 +14,12 @@ from crawl_lib.index import (
     Fields,
     IndexedPage,
     find_runs,
+    order_of,
     pages_with_keys,
+    sites_of,
     spaced,
     without_runs,
 )
-from crawl_lib.index.fields import order_of, sites_of
 from crawl_lib.urls import key_of
 
 URL = "https://docs.example.co.uk/Guide/caf%C3%A9-menu?q=hidden"

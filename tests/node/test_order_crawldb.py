@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from crawl_lib import stages
-from crawl_lib.config import Config, from_mapping, to_mapping
+from crawl_lib.config import Config, from_mapping
 from crawl_lib.crawldir import FileName
 from crawl_lib.curate import Failures, retry
 from crawl_lib.errors import ConfigError
@@ -296,7 +296,7 @@ def test_each_visit_counts_for_max_pages_and_what_krake_retry_lists_does_not(
 
 
 def other_order(config: Config) -> Config:
-    mapping = to_mapping(config)
+    mapping = config.to_mapping()
     mapping["frontier"]["order"] = "fifo" if config.order.has_crawldb else "crawldb"
     return from_mapping(mapping, base=Path("/"))
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from crawl_lib import stages
-from crawl_lib.config import Config, to_mapping
+from crawl_lib.config import Config
 from crawl_lib.errors import NoRoomError
 from crawl_lib.frontier import Take
 from crawl_lib.node import watermarks
@@ -170,7 +170,7 @@ def test_what_is_in_flight_brings_a_quarter_of_the_mark_at_most(tmp_path: Path) 
     """The rest is abandoned; 10,000 requests of 16 MB each would fill the disk."""
     config = make_config(tmp_path, nodes=1, watermarks={"min_free_local_bytes": 512 << 20})
     task = WorkerTask(
-        to_mapping(config),
+        config.to_mapping(),
         ["node-0"],
         "node-0",
         str(tmp_path),

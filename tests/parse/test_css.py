@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from crawl_lib.config import ParseConfig
-from crawl_lib.parse import parse_css, parse_html
+from crawl_lib.parse import parse_html
+from crawl_lib.parse.css import parse_css
 from crawl_lib.parse.scan import scan_css, wanted_kinds
 from tests.parse import plain_css
 from tests.parse.driver import Driver

@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from crawl_lib.parse import Directives, directives_of
+from crawl_lib.parse import Directives
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC).timestamp()
 JUNE = datetime(2030, 6, 25, 15, tzinfo=UTC).timestamp()
 
 
 def of(metas: str = "", *values: str) -> Directives:
-    return directives_of(metas, values, user_agent="Krake", now=NOW)
+    return Directives.of(metas, values, user_agent="Krake", now=NOW)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from crawl_lib.parse import Facts, language_of_tag, read_facts
+from crawl_lib.parse import Facts, language_of_tag
 from crawl_lib.parse.facts import MAX_HEADING_BYTES
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC).timestamp()
@@ -16,7 +16,7 @@ MARCH = datetime(2019, 3, 5, tzinfo=UTC).timestamp()
 
 
 def facts(html: str, *, is_xml: bool = False) -> Facts:
-    return read_facts(html.encode(), user_agent="Krake", now=NOW, is_xml=is_xml)
+    return Facts.of(html.encode(), user_agent="Krake", now=NOW, is_xml=is_xml)
 
 
 def linked(data: object) -> str:
@@ -192,7 +192,7 @@ def test_hostile_pages_take_linear_time(case: str) -> None:
     def spent(size: int) -> float:
         html = (start + piece * (size // len(piece)) + end).encode()
         before = time.process_time()
-        read_facts(html, user_agent="krake", now=NOW)
+        Facts.of(html, user_agent="krake", now=NOW)
         return time.process_time() - before
 
     assert min(spent(400_000) for _ in range(3)) < 12 * max(

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl_lib.errors import UrlError
-from crawl_lib.parse import detect_mime, parse_head, x_robots_nofollow
+from crawl_lib.parse import detect_mime, parse_head
+from crawl_lib.parse.directives import x_robots_nofollow
 from crawl_lib.parse.headers import parse_content_type
 from crawl_lib.urls import resolve
 

@@ -6,14 +6,14 @@ import time
 
 import pytest
 
-from crawl_lib.config import REQUISITE_KINDS, ParseConfig
+from crawl_lib.config import ParseConfig
 from crawl_lib.parse import parse_html
 from crawl_lib.parse.scan import FACTS, scan, wanted_kinds
 from tests.parse import hostile
 from tests.parse.driver import Driver
 
 SEEDS = range(200)
-ALL_KINDS = wanted_kinds(REQUISITE_KINDS)
+ALL_KINDS = wanted_kinds(ParseConfig.REQUISITE_KINDS)
 ISSUE = dict(hostile.issue_pages())
 
 

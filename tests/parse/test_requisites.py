@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from crawl_lib.config import REQUISITE_KINDS, ParseConfig
+from crawl_lib.config import ParseConfig
 from crawl_lib.parse import ParsedPage, parse_html
 from crawl_lib.parse.scan import scan, wanted_kinds
 from tests.parse.hostile import MOST_STEPS_A_BYTE
 from tests.parse.links import read_links
 
-CONFIG = replace(ParseConfig(), requisites="all", requisite_kinds=REQUISITE_KINDS)
+CONFIG = replace(ParseConfig(), requisites="all", requisite_kinds=ParseConfig.REQUISITE_KINDS)
 ALL = {
     "<img src=a alt=t>": ["img a"],
     "<img src=a srcset='b 1x, c 100w,d , e,f 1x(,) ,,g'>": [
@@ -151,7 +151,9 @@ def test_the_limit_of_a_page_counts_what_its_documents_need() -> None:
 def test_many_documents_and_references_cost_no_more_than_their_bytes(html: str) -> None:
     """The work counted in bytes; the time of a page against that of twice the page is not measured."""
     data = html.encode() * 10_000
-    steps = scan(data, b"", 50_000, 200, wanted_kinds(REQUISITE_KINDS), max_requisites=200).steps
+    steps = scan(
+        data, b"", 50_000, 200, wanted_kinds(ParseConfig.REQUISITE_KINDS), max_requisites=200
+    ).steps
     assert steps <= MOST_STEPS_A_BYTE * len(data)
 
 
@@ -170,7 +172,7 @@ KIND_OF: dict[str, str] = {
 
 
 @pytest.mark.parametrize("html", KIND_OF)
-@pytest.mark.parametrize("kind", REQUISITE_KINDS)
+@pytest.mark.parametrize("kind", ParseConfig.REQUISITE_KINDS)
 def test_kinds_that_are_not_wanted_are_left_out(html: str, kind: str) -> None:
     page = page_of(html, replace(CONFIG, requisite_kinds=(kind,)))
     assert len(named(page)) == KIND_OF[html].split().count(kind)

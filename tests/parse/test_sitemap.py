@@ -10,7 +10,8 @@ import sys
 import pytest
 
 from crawl_lib.config import ParseConfig
-from crawl_lib.parse import ParsedPage, count_links, may_be_sitemap, parse_sitemap, robots_sitemaps
+from crawl_lib.parse import ParsedPage, count_links, robots_sitemaps
+from crawl_lib.parse.sitemap import may_be_sitemap, parse_sitemap
 from tests.parse.links import columns, each_link
 
 URL = "http://a.test/sitemap.xml"

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from crawl_lib.config import from_mapping
 from crawl_lib.errors import ConfigError
-from crawl_lib.index import LANGUAGES, OTHER, Fields
-from crawl_lib.index.fields import ANCHORS, TITLE, WORDS
+from crawl_lib.index import LANGUAGES, OTHER, FieldKind, Fields
 from crawl_lib.index.runs import _RUN
 from crawl_lib.push.changes import BOOST_STEP, Listed, PageChange, changes, rounded_boost
 from crawl_lib.push.documents import document_of
@@ -61,10 +60,15 @@ def properties() -> dict[str, dict[str, object]]:
 def test_the_mapping_has_the_fields_of_each_language() -> None:
     names, fields = properties(), Fields(tuple(LANGUAGES))
     for group in (*LANGUAGES, OTHER):
-        words = fields.name(WORDS, group)
+        words = fields.name(FieldKind.WORDS, group)
         assert names[words]["analyzer"] == group
-        assert names[fields.name(TITLE, group)]["copy_to"] == ["text", words, words, words]
-        assert names[fields.name(ANCHORS, group)]["copy_to"] == [words]
+        assert names[fields.name(FieldKind.TITLE, group)]["copy_to"] == [
+            "text",
+            words,
+            words,
+            words,
+        ]
+        assert names[fields.name(FieldKind.ANCHORS, group)]["copy_to"] == [words]
         assert names[f"headings_{group}"]["copy_to"] == [words, words]
         assert names[f"body_{group}"]["copy_to"] == ["text", words]
 

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from crawl_lib.config import Config, from_mapping, to_mapping
+from crawl_lib.config import Config, from_mapping
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import KrakeError, NoRoomError, StorageError
 from crawl_lib.frontier import NodeDirectory
@@ -51,7 +51,7 @@ def config_of(directory: Path, there: Remote) -> Config:
     )
     fetchers = [{"name": NAME, "address": there.address}]
     given = {
-        **to_mapping(config),
+        **config.to_mapping(),
         "realtime": {"fetchers": fetchers, "certificates": str(there.home)},
     }
     return from_mapping(given, directory, "test")
@@ -97,7 +97,7 @@ def test_a_fetcher_that_is_away_delays_no_other(tmp_path: Path) -> None:
     """The parts of the others are collected, and the failure is told."""
     with remote(tmp_path) as there:
         config = config_of(tmp_path, there)
-        given = to_mapping(config)
+        given = config.to_mapping()
         away = {"name": "live-9", "address": f"127.0.0.1:{free_port()}"}
         given["realtime"]["fetchers"] = [away, *given["realtime"]["fetchers"]]
         given["fetch"]["ip_delay_s"] = 0

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from crawl_lib import stages
-from crawl_lib.config import Config, from_mapping, to_mapping
+from crawl_lib.config import Config, from_mapping
 from crawl_lib.crawldb import CRAWLDB, update
 from crawl_lib.crawldir import Kind
 from crawl_lib.durable import KILL_VARIABLE
@@ -344,7 +344,7 @@ def test_an_import_is_no_round(config: Config) -> None:
 
 def test_a_server_may_be_named_import(config: Config) -> None:
     assert from_mapping(
-        {**to_mapping(config), "servers": ["import"]}, Path("/"), "a test"
+        {**config.to_mapping(), "servers": ["import"]}, Path("/"), "a test"
     ).servers == ("import",)
 
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from crawl_lib.config import to_mapping
 from crawl_lib.errors import ConfigError
 from crawl_lib.realtime.certificates import SCHEDULER, Identity, make_certificates
 from crawl_lib.realtime.protocol import (
@@ -212,4 +211,4 @@ def test_the_fetcher_hears_of_no_key_server_and_no_folder(tmp_path: Path) -> Non
         str(tmp_path),
     ):
         assert secret not in told
-    assert set(setup(tmp_path).config) < set(to_mapping(config))
+    assert set(setup(tmp_path).config) < set(config.to_mapping())

@@ -433,7 +433,7 @@ class TestDeath:
                 going_on.set()
                 await asyncio.Event().wait()
 
-            monkeypatch.setattr(served.service, "_go_on", hold)
+            monkeypatch.setattr(served.service.redirects, "_go_on", hold)
             waiting = Request(url=A, target=PageTarget(url=B, key=key_of(B).hex(), how="redirect"))
             await served.store.submit(Wish(key_of(A), 0, request_bytes(waiting)))
             await served.store.follow(
@@ -469,7 +469,7 @@ class TestDeath:
                 await asyncio.sleep(0)
             [decision] = await served.submit(A, policy="cards")
             assert decision["decision"] == "known"
-            await served.service.go_on(0)
+            await served.service.redirects.go_on(0)
             assert served.service.visits == {}
             assert (await served.store.queue(0)).due == 0, "nobody waits for the document"
 

@@ -15,12 +15,11 @@ from crawl_lib.config import Config
 from crawl_lib.crawldir import CrawlDirectory, Scopes, Starts, naming
 from crawl_lib.dfsfiles import read_lines, write_json_bytes
 from crawl_lib.errors import ConfigError, DamagedFileError, PathNotFoundError, StorageError
-from crawl_lib.rounds import start
 from crawl_lib.rounds.commit import commit_iteration
 from crawl_lib.rounds.shares import share_of_node, share_out
 from crawl_lib.rounds.start import start_iteration
 from crawl_lib.stores import Stores, open_stores
-from crawl_lib.urls import scope_bytes
+from crawl_lib.urlfiles import ScopeFile
 
 
 @pytest.fixture
@@ -126,7 +125,7 @@ def test_racing_starts_of_one_iteration_agree_on_one_folder(config: Config) -> N
         assert attempt(0) == agreed
 
 
-@pytest.mark.parametrize("asleep_at", ["scope_bytes", "give_name"])
+@pytest.mark.parametrize("asleep_at", ["data_of", "give_name"])
 @pytest.mark.parametrize("died", [False, True])
 def test_starts_of_two_runs_that_overlap_keep_the_limit_together(
     config: Config, asleep_at: str, died: bool, monkeypatch: pytest.MonkeyPatch
@@ -137,7 +136,7 @@ def test_starts_of_two_runs_that_overlap_keep_the_limit_together(
     before = start_iteration(
         stores, run_id="before", iteration=1, batch_size=5, clock=lambda: 1000.0
     )
-    place = Starts if asleep_at == "give_name" else start
+    place = Starts if asleep_at == "give_name" else ScopeFile
     real = getattr(place, asleep_at)
 
     def slept(*arguments: object) -> object:
@@ -187,12 +186,12 @@ def test_a_choice_that_cannot_be_read_names_the_file_and_what_to_do(stores: Stor
         start_iteration(stores, run_id="r", iteration=1)
 
 
-@pytest.mark.parametrize("asleep_at", ["scope_bytes", "give_name"])
+@pytest.mark.parametrize("asleep_at", ["data_of", "give_name"])
 def test_a_start_that_slept_through_later_iterations_finds_the_folder_of_its_own(
     stores: Stores, asleep_at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its own folder would be younger than theirs, and would be found before the one in which all was done."""
-    place = Starts if asleep_at == "give_name" else start
+    place = Starts if asleep_at == "give_name" else ScopeFile
     real = getattr(place, asleep_at)
     seen: list[str] = []
 
@@ -249,7 +248,7 @@ def test_a_batch_size_below_one_is_refused(stores: Stores) -> None:
 
 
 def lay_seeds(stores: Stores, digest: str, host: str) -> None:
-    scope = scope_bytes([host])
+    scope = ScopeFile.data_of([host])
     manifest = write_json_bytes({"scope_sha256": Scopes.digest(scope)})
     stores.storage.write_bytes(f"crawl/seeds/{digest}/manifest.json", manifest)
     stores.storage.write_bytes(f"crawl/seeds/{digest}/scope", scope)

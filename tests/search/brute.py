@@ -15,7 +15,6 @@ from math import log, log2
 from urllib.parse import unquote, urlsplit
 
 from crawl_lib.index import OTHER, Analysers, IndexedPage
-from crawl_lib.index.languages import PLAIN
 
 K1, B = 1.2, 0.75
 ALL = 10
@@ -98,7 +97,11 @@ class Brute:
                 self.fields[kind, language] = Field(texts, len(pages))
         # Tantivy leaves a gap between text and title.
         plain = {
-            n: [*self.words(PLAIN, page.text), "", *self.words(PLAIN, page.title)]
+            n: [
+                *self.words(Analysers.PLAIN, page.text),
+                "",
+                *self.words(Analysers.PLAIN, page.title),
+            ]
             for n, page in enumerate(pages)
         }
         self.text = Field(plain, len(pages))
@@ -117,7 +120,9 @@ class Brute:
         some: dict[str, tuple[float, bool]] = {}
         for number, page in enumerate(self.pages):
             language = self.group(page)
-            scores = [self.text.phrase(number, self.words(PLAIN, phrase)) for phrase in phrases]
+            scores = [
+                self.text.phrase(number, self.words(Analysers.PLAIN, phrase)) for phrase in phrases
+            ]
             kept = [stem for word in words for stem in self.words(language, word)]
             taken = [stem for word in minus for stem in self.words(language, word)]
             if not all(scores) or any(

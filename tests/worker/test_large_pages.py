@@ -20,7 +20,7 @@ import pytest
 import uvloop
 
 from crawl_lib import stages
-from crawl_lib.config import Config, from_mapping, to_mapping
+from crawl_lib.config import Config, from_mapping
 from crawl_lib.frontier import TakeHeader
 from crawl_lib.parse import ParsedPage
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
@@ -370,7 +370,7 @@ def test_a_worker_that_is_stopped_while_a_page_is_read_ends_soon_and_does_not_bl
     takes = held(tmp_path).takes
     takes.write_scope(takes.write(header, []), [])
     task = WorkerTask(
-        to_mapping(config), ["node"], "node", str(tmp_path), str(tmp_path), "p", 0, 1, 9.0,
+        config.to_mapping(), ["node"], "node", str(tmp_path), str(tmp_path), "p", 0, 1, 9.0,
         asdict(INFO),
     )  # fmt: skip
     with monkeypatch.context() as patch:

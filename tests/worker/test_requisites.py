@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from crawl_lib.config import Config, RuleConfig
-from crawl_lib.parse import ParsedPage, parse_css, parse_html
+from crawl_lib.parse import ParsedPage, parse_html
+from crawl_lib.parse.css import parse_css
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
 from crawl_lib.segment.encoder import metadata_fields
 from crawl_lib.segment.recover import Recovered

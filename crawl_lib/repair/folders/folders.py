@@ -60,7 +60,7 @@ from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.seeds import check_seeds, set_damaged_aside
 from crawl_lib.segment import DroppedLists, check_segment
 from crawl_lib.stores import Stores
-from crawl_lib.urls import scope_bytes, whole_hosts
+from crawl_lib.urlfiles import ScopeFile
 
 BROKEN_PREFIX = ".broken-"
 CHOSEN_AGAIN = f"{FileName.START_PREFIX}{'0' * 40}-{'0' * 32}".encode()
@@ -156,7 +156,7 @@ class SmallFiles:
             if one.name == "scope_damaged" and self._say:
                 path = self.crawl.inbox.path(digest)
                 manifest = self.crawl.inbox.manifest(digest)
-                data = scope_bytes(scope_of_seeds_again(self.stores, digest))
+                data = ScopeFile.data_of(scope_of_seeds_again(self.stores, digest))
                 self._do(f"{one.where}: made again", partial(self._write, one.where, data))
                 self._note_digest(f"{path}/{MANIFEST_FILE}", manifest.said, data)
 
@@ -209,11 +209,11 @@ class SmallFiles:
         if self._say is not None:
             known = iteration and old_scope(self.stores, self.crawl.scopes.path(iteration))
             old = known or lost_scope(self.stores, folder)
-            value = {**vars(identity.content(whole_hosts(old))), Scopes.DIGEST: ""}
+            value = {**vars(identity.content(ScopeFile.hosts_of(old))), Scopes.DIGEST: ""}
             hosts = scope_of_iteration_again(
                 self.stores, Iteration.from_mapping(folder, value), old
             )
-            self._scope_again(where, value, scope_bytes(hosts))
+            self._scope_again(where, value, ScopeFile.data_of(hosts))
 
     def _scope(self, where: str, iteration: Iteration) -> None:
         """Check an iteration's scope. `where`: the file that names the scope."""
@@ -229,7 +229,7 @@ class SmallFiles:
                 hosts = scope_of_iteration_again(
                     self.stores, iteration, old_scope(self.stores, place)
                 )
-                self._scope_again(where, read_json(self.storage, where), scope_bytes(hosts))
+                self._scope_again(where, read_json(self.storage, where), ScopeFile.data_of(hosts))
 
     def _scope_again(self, where: str, value: dict[str, Any], scope: bytes) -> None:
         """Write a missing scope, and the file `where` that names it."""
@@ -331,7 +331,7 @@ class SmallFiles:
             if name.partition("-")[0] == folder and hosts
         ]
         if lacks := added_by_index(self.stores, folder).difference(*kept):
-            where, data = self.crawl.at(FileName.SCOPE, folder), scope_bytes(lacks)
+            where, data = self.crawl.at(FileName.SCOPE, folder), ScopeFile.data_of(lacks)
             act = partial(self.storage.write_bytes, f"{where}-{sha1(data).hexdigest()}", data)
             self._found("kept_scope_damaged", where, f"lacks {min(lacks)}", act, count=len(lacks))
 

@@ -13,8 +13,7 @@ from crawl_lib.frontier import host_of_line
 from crawl_lib.repair.folders.identity import readable_iterations
 from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.stores import Stores
-from crawl_lib.urlfiles import OUTLINKS_NAME, part_mapping, read_outlinks
-from crawl_lib.urls import is_list_of_hosts, scope_bytes, whole_hosts
+from crawl_lib.urlfiles import OUTLINKS_NAME, ScopeFile, part_mapping, read_outlinks
 
 
 def old_scope(stores: Stores, path: str) -> bytes:
@@ -38,7 +37,7 @@ def lost_scope(stores: Stores, folder: str) -> bytes:
     if not any(unnamed):
         later = [one for one in iterations if int(one.folder) > int(folder)]
         unnamed = [_scopes(stores, later[:1])]
-    return scope_bytes(set().union(*unnamed))
+    return ScopeFile.data_of(set().union(*unnamed))
 
 
 def unused_scopes(stores: Stores, iterations: list[Iteration]) -> list[str]:
@@ -60,7 +59,7 @@ def unused_scopes(stores: Stores, iterations: list[Iteration]) -> list[str]:
 def _shared(stores: Stores, digest: str) -> set[str]:
     """Return the hosts of a scope, none for a damaged scope."""
     data = old_scope(stores, stores.crawl.at(FileName.SCOPE, digest))
-    return whole_hosts(data) if Scopes.digest(data) == digest else set()
+    return ScopeFile.hosts_of(data) if Scopes.digest(data) == digest else set()
 
 
 def scope_of_iteration_again(stores: Stores, iteration: Iteration, old: bytes) -> set[str]:
@@ -71,10 +70,10 @@ def scope_of_iteration_again(stores: Stores, iteration: Iteration, old: bytes) -
     `old`: the rest of the scope.
     """
     hosts = _found_before(stores, iteration)
-    if Scopes.digest(scope_bytes(hosts)) == iteration.scope_sha256:
+    if Scopes.digest(ScopeFile.data_of(hosts)) == iteration.scope_sha256:
         return hosts
-    left = whole_hosts(old)
-    if scope_bytes(left) == old and not iteration.scope_sha256:
+    left = ScopeFile.hosts_of(old)
+    if ScopeFile.data_of(left) == old and not iteration.scope_sha256:
         return hosts | left
     later = [one for one in readable_iterations(stores) if int(one.folder) > int(iteration.folder)]
     return hosts | (left & _scopes(stores, later))
@@ -89,7 +88,7 @@ def scope_of_seeds_again(stores: Stores, digest: str) -> set[str]:
     path, manifest = stores.crawl.inbox.path(digest), stores.crawl.inbox.manifest(digest)
     hosts = _hosts_of_urls(stores, path, manifest.outlinks)
     for candidate in (hosts, set[str]()):
-        if Scopes.digest(scope_bytes(candidate)) == manifest.said.get(Scopes.DIGEST):
+        if Scopes.digest(ScopeFile.data_of(candidate)) == manifest.said.get(Scopes.DIGEST):
             return candidate
     users = [one for one in readable_iterations(stores) if digest in one.seeds]
     if not users:
@@ -97,7 +96,7 @@ def scope_of_seeds_again(stores: Stores, digest: str) -> set[str]:
             f"{path}/{FileName.SCOPE}: cannot be made again from its URLs: bring it back from a copy; or move"
             f" {path} away and inject the same seeds again with the same --run-id"
         )
-    return (hosts | whole_hosts(old_scope(stores, f"{path}/{FileName.SCOPE}"))) & _scopes(
+    return (hosts | ScopeFile.hosts_of(old_scope(stores, f"{path}/{FileName.SCOPE}"))) & _scopes(
         stores, users
     )
 
@@ -170,6 +169,6 @@ def kept_hosts(stores: Stores) -> list[tuple[str, set[str] | None]]:
     found: list[tuple[str, set[str] | None]] = []
     for path in stores.until_stopped(stores.crawl.scopes.kept()):
         data = stores.storage.read_bytes(path)
-        hosts = set(data.decode("ascii").splitlines()) if is_list_of_hosts(data) else None
+        hosts = set(data.decode("ascii").splitlines()) if ScopeFile.is_whole(data) else None
         found.append((path.rpartition("/")[2], hosts))
     return found

@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 
-from crawl_lib.config import is_sqlite_server
+from crawl_lib.config import KeyStorageConfig
 from crawl_lib.crawldir import Forgotten, HeldNotes, SettledNotes, Unfilled
 from crawl_lib.durable import delete_durable, reached
 from crawl_lib.errors import (
@@ -157,7 +157,10 @@ def _are_to_be_made(stores: Stores, store: ShardedKeyStore) -> bool:
     No server has tables; there is no segment, and no note about a lost queue.
     """
     return (
-        all(is_sqlite_server(server.name) and not has_tables(server) for server in store.servers)
+        all(
+            KeyStorageConfig.is_sqlite(server.name) and not has_tables(server)
+            for server in store.servers
+        )
         and not any(
             SettledNotes(stores.crawl, node).urls_of_lost_queue() is not None
             for node in stores.config.servers

@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from crawl_lib.config import is_sqlite_server
 from crawl_lib.crawldir import Forgotten, HeldNote, HeldNotes, SettledNotes
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError, UrlError
 from crawl_lib.frontier import Journal, Move, NodeDirectory, Queue, Take
@@ -293,7 +292,7 @@ def _is_seen(stores: Stores, node: str, nodes: Collection[str]) -> bool:
     directory = stores.node_dir(node)
     if directory.is_dir() and Queue(directory, node).exists():
         return node in nodes
-    embedded = all(map(is_sqlite_server, stores.config.key_storage.servers))
+    embedded = stores.config.key_storage.is_embedded
     return (embedded or directory.is_dir()) and SettledNotes(
         stores.crawl, node
     ).urls_of_lost_queue() is None

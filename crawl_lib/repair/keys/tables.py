@@ -5,7 +5,6 @@ Tables that lack only the table of turns get that table.
 
 from collections.abc import Callable
 
-from crawl_lib.config import is_sqlite_server
 from crawl_lib.crawldir import Unfilled
 from crawl_lib.durable import reached
 from crawl_lib.errors import KeyStoreError
@@ -24,7 +23,7 @@ def make_tables(stores: Stores, *, full: bool, say: Callable[[str], None], dry_r
     with stores.key_servers() as store:
         problems = {server.name: why_broken(server, full=full) for server in store.servers}
         servers = stores.config.servers
-        embedded = all(map(is_sqlite_server, problems))
+        embedded = stores.config.key_storage.is_embedded
         has_nodes = any(stores.node_dir(node).is_dir() for node in servers)
         if embedded and not has_nodes and not stores.crawl.segments():
             return  # the first task makes the tables

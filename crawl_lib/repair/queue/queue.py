@@ -38,6 +38,7 @@ from crawl_lib.frontier import (
 from crawl_lib.stopping import go_on, until_stopped
 from crawl_lib.urlfiles import (
     BARE_META,
+    ScopeFile,
     TakenIn,
     decode_meta,
     file_lines,
@@ -45,7 +46,6 @@ from crawl_lib.urlfiles import (
     some_lines,
     split_line,
 )
-from crawl_lib.urls import is_list_of_hosts, scope_bytes, whole_hosts
 
 ASKED = 10_000
 BROKEN = ".broken"
@@ -391,7 +391,7 @@ class _Repair:
         said = self.record.files.get(NodeDirectory.scope_added)
         if (
             not self.in_move
-            and all(map(is_list_of_hosts, data))
+            and all(map(ScopeFile.is_whole, data))
             and said in {None, digest_of(path)}
         ):
             return
@@ -400,9 +400,9 @@ class _Repair:
         bare = {
             host_of_line(url) + b"\n" for url, meta in lines if meta == BARE_META and b"://" in url
         }
-        hosts = set[str]().union(*map(whole_hosts, [*data, b"".join(bare)]))
+        hosts = set[str]().union(*map(ScopeFile.hosts_of, [*data, b"".join(bare)]))
         rewritten = f"{NodeDirectory.rescued}.{NodeDirectory.scope_added}"
-        write_durable(directory / rewritten, scope_bytes(hosts))
+        write_durable(directory / rewritten, ScopeFile.data_of(hosts))
         self.renames.append((rewritten, NodeDirectory.scope_added))
         self._say(f"{NodeDirectory.scope_added}: could not be read; it has {len(hosts)} hosts now")
 
