@@ -63,9 +63,8 @@ class LinkResolver:
     def enter(self, base: str) -> None:
         """Begin a page whose base URL (canonical) is `base`."""
         self._base = base
-        path_end = base.find("?")
         # The ends of the folders above the page, from the nearest to the root.
-        slash = base.rfind("/", 0, path_end if path_end >= 0 else len(base))
+        slash = base.partition("?")[0].rfind("/")
         root = base.index("/", 8)
         self._ends = [slash + 1]
         while slash > root:

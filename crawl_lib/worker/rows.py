@@ -71,8 +71,7 @@ class LinkRows:
         `links`: as in `Page.links`; reading ends at an incomplete link. `base`: the base URL of the page, canonical.
         `how`: a sum of flags, such as `SAYS_NOFOLLOW`.
         """
-        query = base.find("?")
-        folder = base[: base.rfind("/", 0, query if query >= 0 else len(base)) + 1].encode()
+        folder = base.partition("?")[0].rpartition("/")[0].encode() + b"/"
         self._links = links  # C reads these bytes until the rows are written
         return self._asked(
             self._native.krake_rows_look(self._rows, links, len(links), folder, len(folder), how)
