@@ -29,8 +29,8 @@ from crawl_lib.urls import key_of
 from demo import Serving
 from tests.cli.conftest import Done, Krake
 from tests.e2e.crawl import Result
+from tests.harms import changed
 from tests.pythons import impatient
-from tests.repair.harms import changed
 from tests.repair.scenes import (
     LABEL,
     SCENES,

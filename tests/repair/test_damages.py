@@ -20,6 +20,7 @@ from crawl_lib.segment.manifest import DroppedLists
 from crawl_lib.storage import LocalStorage
 from demo import Serving
 from tests.cli.conftest import Krake
+from tests.harms import Harm, byte, character, cut, empty, gone, nonsense
 from tests.repair.checked import (
     EXPORT,
     REPAIR,
@@ -35,7 +36,6 @@ from tests.repair.checked import (
     visited,
     waiting,
 )
-from tests.repair.harms import Harm, byte, character, cut, empty, gone, nonsense
 from tests.scopes import scope_of, shared_scopes
 
 FIND_AGAIN = (REPAIR, ("settle",))

@@ -16,6 +16,7 @@ from crawl_lib.graph.check import check_table
 from crawl_lib.parquet import LATER_FIELDS
 from crawl_lib.storage import LocalStorage
 from tests.cli.conftest import Krake
+from tests.harms import flip_bit
 from tests.repair.checked import EXPORT, carry_out, found, newest_folder
 
 NAMES = ("pages.parquet", "arcs-out.parquet", "arcs-in.parquet")
@@ -32,10 +33,9 @@ def test_a_flipped_bit_is_found_or_changes_no_row(tables: list[Path], tmp_path: 
     for table in tables:
         rows, data = pq.read_table(table), table.read_bytes()
         for _ in range(100):
-            damaged = bytearray(data)
-            damaged[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
             place = tmp_path / table.name
-            place.write_bytes(damaged)
+            place.write_bytes(data)
+            flip_bit(place, rng)
             try:
                 check_table(
                     LocalStorage(tmp_path), table.name, ExportTable.SCHEMAS[table.name], full=True

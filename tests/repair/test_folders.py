@@ -103,6 +103,17 @@ def test_a_lost_iteration_gets_a_scope_that_the_crawl_has(grown: Stores, number:
     assert scopes(grown)[-1] == SCOPES[-1]
 
 
+def test_a_damaged_scope_is_no_guess_for_iterations_that_are_lost(grown: Stores) -> None:
+    """The hosts that the damage took away would be out of scope."""
+    lost = folders(grown)[2:4]
+    scope_of(lost[0]).write_bytes(b"a.test\n")
+    for folder in lost:
+        (folder / "iteration.json").unlink()
+    repair_crawl(grown)
+    assert problems(grown) == []
+    assert all(set(SCOPES[number]) <= set(scopes(grown)[number]) for number in (2, 3))
+
+
 def test_all_iterations_and_a_scope_are_lost(grown: Stores) -> None:
     for folder in folders(grown):
         (folder / "iteration.json").write_bytes(b"{")

@@ -13,7 +13,6 @@ from random import Random
 from typing import Any
 
 import pytest
-import yaml
 
 from crawl_lib import stages
 from crawl_lib.config import load_config
@@ -28,8 +27,8 @@ from demo import Serving
 from tests.cli.conftest import Krake, run_in_process
 from tests.contracts.mariadb import PASSWORD, MariaDb, mariadb
 from tests.e2e.crawl import run_crawl, settle
+from tests.harms import changed
 from tests.repair.checked import REPAIR, lose_a_url
-from tests.repair.harms import changed
 from tests.repair.killed import run_killed
 
 __all__ = ["mariadb"]
@@ -63,12 +62,7 @@ class Machines:
 
     def set(self, **sections: Any) -> None:
         for krake in (self.a, self.b, self.c):
-            configure(krake, **sections)
-
-
-def configure(krake: Krake, **sections: Any) -> None:
-    value = yaml.safe_load(krake.file.read_text())
-    krake.file.write_text(yaml.safe_dump({**value, **sections}))
+            krake.change(**sections)
 
 
 @pytest.fixture(scope="session")
@@ -105,7 +99,7 @@ def machines(
     shutil.copytree(two_nodes, a.directory)
     dfs = a.directory / "dfs"
     key_storage = {"servers": [mariadb.server], "database": mariadb.new_database(), "user": "krake"}
-    configure(a, key_storage=key_storage, dfs_primary=str(dfs))
+    a.change(key_storage=key_storage, dfs_primary=str(dfs))
     a.ok(*REPAIR)
     for krake in (b, c):
         (krake.directory / "queue").mkdir(parents=True)
@@ -317,7 +311,7 @@ def test_a_harmed_note_is_refused(machines: Machines) -> None:
 
 def test_a_note_made_with_another_config_is_refused(machines: Machines) -> None:
     machines.note()
-    configure(machines.a, urls={"scope": "hosts", "max_length_chars": 1000})
+    machines.a.change(urls={"scope": "hosts", "max_length_chars": 1000})
     assert not compared(machines.a)
     assert "another config" in machines.a(*REPAIR).out
     assert compared(machines.b), "the one that made it takes it"

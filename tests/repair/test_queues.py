@@ -20,6 +20,7 @@ from crawl_lib.urlfiles import encode_line, encode_meta
 from demo import Serving
 from tests.cli.conftest import Krake
 from tests.frontier.helpers import Keys, held, key, source, take_in, urls_of
+from tests.harms import flip
 from tests.repair.checked import (
     REPAIR,
     findings,
@@ -32,7 +33,6 @@ from tests.repair.checked import (
     waiting,
 )
 from tests.repair.conftest import configure
-from tests.repair.crawled import flip
 from tests.repair.killed import run_killed
 from tests.repair.test_damages import DAMAGES
 

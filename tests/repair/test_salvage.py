@@ -35,26 +35,21 @@ from crawl_lib.warc import Damage, Whole, scan
 from tests.cli.conftest import Krake
 from tests.e2e.crawl import Result, check_cdxj, check_warcs, run_iteration, settle
 from tests.export.test_remote import Elsewhere
+from tests.harms import changed, files_of, flip, garbage, harmed, nonsense, shorten, zero
 from tests.repair.archives import answer, pages_archive, write
 from tests.repair.checked import findings
 from tests.repair.crawled import (
     TABLES,
     copy_of,
-    cut,
     export_all,
     exported,
-    flip,
-    garbage,
     largest,
     problems,
     require_file_ids,
     rows,
     stores_of,
-    tree,
     warc_of,
-    zero,
 )
-from tests.repair.harms import changed, harmed, nonsense
 from tests.repair.killed import run_killed
 from tests.segment.helpers import answered, ids, taken
 
@@ -127,7 +122,7 @@ def test_two_repairs_in_one_second_keep_both_damaged_segments(crawl: Result) -> 
     segment, name = largest(crawl)
     asides = set()
     for _ in range(2):
-        cut(segment / "pages.parquet")
+        shorten(segment / "pages.parquet")
         asides.add(
             salvage_segment(stores_of(crawl.config), name, clock=lambda: 1_700_000_000.0).aside
         )
@@ -296,10 +291,10 @@ def test_a_flipped_bit_loses_one_page_at_most(crawled: Result, tmp_path: Path) -
 def test_the_damaged_segment_stays_aside_until_it_is_deleted(crawl: Result) -> None:
     segment, name = largest(crawl)
     flip(warc_of(segment))
-    before = tree(segment)
+    before = files_of(segment)
     report = salvage(crawl, name)
     aside = crawl.crawl_dir.parent / report.aside
-    assert tree(aside) == before
+    assert files_of(aside) == before
     assert aside.name.startswith(".damaged-")
     assert sweep(stores_of(crawl.config), damaged=True).deleted == [report.aside]
     assert not aside.exists()
@@ -327,9 +322,9 @@ def test_a_dry_run_changes_nothing_and_tells_the_same(crawl: Result) -> None:
     zero(warc_of(segment))
     (segment / "links.parquet").unlink()
     home = Path(crawl.config.dfs_primary)
-    before = tree(home)
+    before = files_of(home)
     dry = salvage(crawl, name, dry_run=True)
-    assert tree(home) == before
+    assert files_of(home) == before
     done = salvage(crawl, name)
     assert replace(dry, aside=done.aside) == done
 
@@ -369,7 +364,7 @@ def test_a_damaged_line_of_lost_pages_takes_no_other_with_it(broken: bytes, craw
 def test_an_index_of_the_folder_says_what_the_new_segment_says(crawl: Result) -> None:
     """Its ranges of `outlinks` are what the next intake reads."""
     segment, name = largest(crawl)
-    cut(segment / "outlinks")
+    shorten(segment / "outlinks")
     zero(warc_of(segment), 0.3, 20000)
     assert salvage(crawl, name).lost, "nothing has changed, so nothing is tested"
     index = json.loads((segment.parent / "index.json").read_bytes())
@@ -416,8 +411,8 @@ def test_a_new_segment_that_was_damaged_after_the_decision_takes_no_place(crawl:
     before = rows(segment)
     swap = Swap(name.node, f".new-{name.node}-{'0' * 16}", f".damaged-{name.node}-1", keep_old=True)
     shutil.copytree(segment, folder / swap.new)
-    cut(folder / swap.new / "pages.parquet")
-    cut(segment / "index.cdxj")
+    shorten(folder / swap.new / "pages.parquet")
+    shorten(segment / "index.cdxj")
     (folder / f".swap-{name.node}.json").write_bytes(sealed_json(asdict(swap)))
     finish_swaps(stores, name.folder)
     assert salvage(crawl, name).aside
@@ -432,7 +427,7 @@ def test_a_new_segment_that_is_whole_takes_the_place_that_was_decided(crawl: Res
     segment, name = largest(crawl)
     swap = Swap(name.node, f".new-{name.node}-{'0' * 16}", f".damaged-{name.node}-1", keep_old=True)
     shutil.copytree(segment, segment.parent / swap.new)
-    cut(segment / "pages.parquet")
+    shorten(segment / "pages.parquet")
     (segment.parent / f".swap-{name.node}.json").write_bytes(sealed_json(asdict(swap)))
     finish_swaps(stores_of(crawl.config), name.folder)
     assert problems(crawl.config, name) == []
@@ -528,7 +523,7 @@ def test_a_salvage_may_be_stopped_while_it_makes_rows(crawl: Result) -> None:
     """Of a segment of many files that takes hours. Nothing is changed."""
     segment, name = largest(crawl)
     (segment / "links.parquet").unlink()
-    before = tree(Path(crawl.config.dfs_primary))
+    before = files_of(Path(crawl.config.dfs_primary))
 
     def stop(progress: Mapping[str, Any]) -> None:
         if "making" in progress:
@@ -536,7 +531,7 @@ def test_a_salvage_may_be_stopped_while_it_makes_rows(crawl: Result) -> None:
 
     with pytest.raises(StoppedError):
         salvage_segment(open_stores(crawl.config, on_progress=stop), name)
-    assert tree(Path(crawl.config.dfs_primary)) == before
+    assert files_of(Path(crawl.config.dfs_primary)) == before
     assert not list(Path(crawl.config.scratch.directory).glob("repair-*"))
 
 

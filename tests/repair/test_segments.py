@@ -20,8 +20,8 @@ from crawl_lib.segment import build_segment, check_segment
 from crawl_lib.segment.manifest import DroppedLists
 from crawl_lib.storage import LocalStorage
 from tests.cli.conftest import Krake
+from tests.harms import Harm, Kept, changed, harmed
 from tests.repair.checked import REPAIR, found, into_queue, newest_folder
-from tests.repair.harms import Harm, Kept, changed, harmed
 from tests.segment.helpers import NODES, facts, fetches, fill, robots, writer
 
 WARC = "krake-1-node-a-0-00000.warc.gz"

@@ -33,9 +33,10 @@ from crawl_lib.urls import key_of
 from tests.cli.conftest import Done, Krake
 from tests.e2e.crawl import Result, settle
 from tests.forked import run_forked
+from tests.harms import files_of, shorten, zero
 from tests.repair.archives import page, pages_archive, write
 from tests.repair.checked import REPAIR, found, node_a, visited, waiting
-from tests.repair.crawled import copy_of, cut, largest, problems, rows, stores_of, tree, zero
+from tests.repair.crawled import copy_of, largest, problems, rows, stores_of
 from tests.repair.killed import ROOT, run_killed, run_stopped
 from tests.repair.test_damages import DAMAGES, Damage
 from tests.repair.test_folders import LEFT_BESIDE, leave
@@ -220,7 +221,7 @@ def prepare(tool: str, crawl: Result, home: Path) -> SegmentRef:
     segment, name = largest(crawl)
     if tool == "salvage":
         zero(next(segment.glob("*.warc.gz")), 0.3, 9000)
-        cut(segment / "outlinks")
+        shorten(segment / "outlinks")
     elif tool in {"drop", "compact"}:
         (home / "to-drop").write_text("\n".join(pages_to_drop(segment)))
         if tool == "compact":
@@ -326,9 +327,9 @@ def test_a_queue_repair(
     krake = copy(chosen.kill_at)
     chosen.do(krake.directory)
     assert found(krake)  # SQLite puts the log of the killed crawl into its file
-    before = tree(krake.directory)
+    before = files_of(krake.directory)
     stopped(krake, [*REPAIR, "--dry-run"], step)
-    assert tree(krake.directory) == before, "a dry run that is stopped leaves no trace"
+    assert files_of(krake.directory) == before, "a dry run that is stopped leaves no trace"
     stopped(krake, [*REPAIR], step)
     krake.ok(*REPAIR)
     if chosen.kill_at is None:

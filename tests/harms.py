@@ -1,9 +1,9 @@
-"""Ways to harm a file, at places that follow from a seed: what tests do to a file of each kind."""
+"""Ways to harm a file, at places that follow from a seed or are given, and the files of a folder as a value."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
@@ -128,6 +128,59 @@ def harmed(path: Path, rng: Random) -> str:
     """Change, replace, rename or delete a file; returns how."""
     harm: Harm = rng.choice((changed, changed, changed, nonsense, appended, renamed, gone))
     return str(harm(path, rng) or harm.__name__)
+
+
+def flipped(data: bytes, bit: int) -> bytes:
+    """Return bytes with one bit changed, counted from the begin."""
+    changed = bytearray(data)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+def all_flipped(data: bytes) -> Iterator[bytes]:
+    """Yield bytes with each bit changed alone."""
+    return (flipped(data, bit) for bit in range(8 * len(data)))
+
+
+def flip_bit(path: Path, rng: Random) -> None:
+    """Change one bit of a file."""
+    data = path.read_bytes()
+    path.write_bytes(flipped(data, 8 * rng.randrange(len(data)) + rng.randrange(8)))
+
+
+def flip(path: Path, share: float = 0.5) -> None:
+    """Change a bit after this share of a file."""
+    data = path.read_bytes()
+    path.write_bytes(flipped(data, 8 * int(len(data) * share) + 4))
+
+
+def shorten(path: Path, share: float = 0.6) -> None:
+    """Leave this share of a file."""
+    data = path.read_bytes()
+    path.write_bytes(data[: int(len(data) * share)])
+
+
+def zero(path: Path, share: float = 0.4, size: int = 4096) -> None:
+    """Put zeros in place of bytes after this share of a file."""
+    data = bytearray(path.read_bytes())
+    at = int(len(data) * share)
+    size = min(size, len(data) - at)
+    data[at : at + size] = bytes(size)
+    path.write_bytes(bytes(data))
+
+
+def garbage(path: Path) -> None:
+    """Put bytes of no format in place of the content."""
+    path.write_bytes(b"\x00garbage\xff" * 20)
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """Read every file below a folder, hidden ones too."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 class Kept:
