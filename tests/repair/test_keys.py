@@ -28,7 +28,7 @@ from crawl_lib.stores import open_stores
 from crawl_lib.urls import key_of
 from demo import Serving
 from tests.cli.conftest import Krake
-from tests.contracts.mariadb import PASSWORD, MariaDb
+from tests.contracts.mariadb import PASSWORD, MariaDb, mariadb
 from tests.e2e.crawl import make_config, run_crawl
 from tests.frontier.helpers import to_be_adopted
 from tests.repair.checked import (
@@ -47,6 +47,7 @@ from tests.repair.checked import (
 )
 from tests.repair.killed import run_killed
 
+__all__ = ["mariadb"]
 STRANGER = "http://nobody.example/"
 
 
@@ -449,7 +450,7 @@ def test_states_that_nobody_knows(copy: Callable[..., Krake]) -> None:
 def test_key_tables_of_an_older_version_have_no_table_of_turns(copy: Callable[..., Krake]) -> None:
     """It is a warning: a crawl of one node needs none. A dry run makes none, the repair does."""
     krake = copy()
-    both("REPAIR TABLE kraakeslots")(krake.directory)
+    both("DROP TABLE kraakeslots")(krake.directory)
     assert found(krake) == found(krake, "--fast") == {"slots_missing": 2}
     assert "has no table of turns; one is made" in krake("fsck", "--repair", "--dry-run").out
     assert found(krake, "--fast") == {"slots_missing": 2}
@@ -466,7 +467,7 @@ def test_who_may_make_no_tables_is_told_what_is_left_and_all_else_is_repaired(
         )
 
     krake = copy()
-    both("REPAIR TABLE kraakeslots")(krake.directory)
+    both("DROP TABLE kraakeslots")(krake.directory)
     sql(1, "UPDATE krakenote SET note = '{'")(krake.directory)
     monkeypatch.setattr(SqliteKeyServer, "make_slots", refuse)
     report = krake(*REPAIR)

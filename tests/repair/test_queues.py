@@ -588,7 +588,8 @@ def test_records_that_cannot_be_read_again_in_their_place_stay_next_to_the_spool
     [log] = (node / "spool").glob("*-00000.warc.gz")
     records = log.read_bytes()
     log.with_name(log.name.replace("-00000.", "-00001.")).touch()  # the next part is begun
-    flip("queue/node-a/spool/*.links.arrow")(krake.directory)
+    [links] = (node / "spool").glob("*.links.arrow")
+    flip(links)
     assert found(krake) == {"spool_damaged": 1}
     krake.ok(*REPAIR)
     assert (node / f"{log.name}.broken").read_bytes() == records
