@@ -11,9 +11,11 @@ import pytest
 from hypothesis import settings
 
 from crawl_lib.config import Config, from_mapping
+from crawl_lib.storage import open_storage
 from tests.sharing import Scheduling, place_of
 
 if TYPE_CHECKING:
+    from crawl_lib.stores import Stores
     from demo import Serving
 
 # No test is timed: a busy machine is not a defect.
@@ -72,6 +74,14 @@ def config(tmp_path: Path) -> Config:
         },
         base=tmp_path,
     )
+
+
+@pytest.fixture
+def stores(config: Config) -> Stores:
+    """The stores of that config."""
+    from tests.stores import stores_on  # noqa: PLC0415
+
+    return stores_on(open_storage(config), config)
 
 
 @pytest.fixture(scope="module")

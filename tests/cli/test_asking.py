@@ -21,6 +21,7 @@ from crawl_lib.ask import why as why_room
 from crawl_lib.frontier import NodeLock
 from demo import Serving, SynthWeb
 from tests.cli.conftest import Krake, run_in_process
+from tests.harms import files_of
 from tests.repair.killed import run_killed
 from tests.web.files import FileServing
 
@@ -289,7 +290,7 @@ def test_a_url_without_a_scheme_is_written_out(
 
 
 def test_check_fetches_once_and_leaves_nothing(krake: Krake, web: Serving) -> None:
-    before = {file: file.read_bytes() for file in krake.directory.rglob("*") if file.is_file()}
+    before = files_of(krake.directory)
     found = krake.ok("check", web.url(0, "/no-such-page"), "--json").json
     assert (found["fetch"]["outcome"], found["fetch"]["status"]) == ("gone", 404)
     assert found["as_seed"]["accepted"]
@@ -300,9 +301,7 @@ def test_check_fetches_once_and_leaves_nothing(krake: Krake, web: Serving) -> No
     assert denied.code == 1
     assert "Disallow: /private/" in denied.out
     assert "robots_denied" in denied.out
-    assert before == {
-        file: file.read_bytes() for file in krake.directory.rglob("*") if file.is_file()
-    }
+    assert files_of(krake.directory) == before
 
 
 def test_check_of_a_strangers_site_needs_a_contact(krake: Krake) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from demo import Serving
 from tests.cli.conftest import Krake
+from tests.harms import flip, shorten
 from tests.repair.archives import page, pages_archive, write
-from tests.repair.crawled import cut, flip
 from tests.repair.killed import run_killed
 
 
@@ -29,7 +29,7 @@ def segment_of(krake: Krake) -> Path:
 
 def test_salvage_from_damage_to_a_clean_check(crawled: Krake) -> None:
     segment = segment_of(crawled)
-    cut(segment / "pages.parquet")
+    shorten(segment / "pages.parquet")
     flip(next(segment.glob("*.warc.gz")), 0.7)
     assert "run `krake fsck --repair`" in crawled("fsck").out
     dry = crawled("fsck", "--repair", "--dry-run")
@@ -40,7 +40,7 @@ def test_salvage_from_damage_to_a_clean_check(crawled: Krake) -> None:
     assert "made again from its WARC files" in done.out
     assert "clean" in crawled.ok("fsck").out
     [aside] = segment.parent.glob(".damaged-*")
-    cut(segment / "pages.parquet")
+    shorten(segment / "pages.parquet")
     assert "is not whole" in crawled.ok("sweep", "--damaged").out, "only a whole one replaces it"
     crawled.ok("fsck", "--repair")
     assert len(crawled.ok("sweep", "--damaged", "--json").json["deleted"]) == 2

@@ -13,8 +13,8 @@ import pytest
 
 from demo import Serving
 from tests.cli.conftest import Krake, run_in_process
+from tests.harms import shorten
 from tests.repair.archives import pages_archive, write
-from tests.repair.crawled import cut
 from tests.repair.killed import ROOT, run_killed
 
 AT_WORK = """\
@@ -97,7 +97,7 @@ def test_a_command_that_is_stopped(
     )
     if "--repair" in words:
         segment = next((krake.directory / "dfs" / "crawl").glob("[0-9]*/node-b"))
-        cut(segment / "pages.parquet")
+        shorten(segment / "pages.parquet")
     number = signal.SIGTERM if COMMANDS.index(command) % 2 else signal.SIGINT
     with subprocess.Popen(
         [sys.executable, "-c", AT_WORK, "--config", krake.file, *words],

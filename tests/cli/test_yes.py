@@ -12,6 +12,7 @@ import yaml
 
 from demo import Serving
 from tests.cli.conftest import Krake
+from tests.harms import files_of
 
 COMMANDS = {
     "keys create --drop": "every URL of the crawl is new again",
@@ -40,21 +41,17 @@ def node_lost(crawled: Krake) -> Krake:
     return crawled
 
 
-def state(krake: Krake) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in krake.directory.rglob("*") if path.is_file()}
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_without_a_terminal_nothing_is_done_but_for_yes(
     command: str, node_lost: Krake, serving: Serving
 ) -> None:
     words = command.replace("SEED", serving.seeds[0]).split()
-    before = state(node_lost)
+    before = files_of(node_lost.directory)
     error = node_lost(*words).error()
     assert error.startswith("nothing was done: ")
     assert COMMANDS[command] in error
     assert error.endswith("give --yes to go on")
-    assert state(node_lost) == before
+    assert files_of(node_lost.directory) == before
 
 
 @pytest.mark.parametrize(("answer", "code"), [("yes\n", 0), ("y\n", 1), ("\n", 1)])

@@ -29,6 +29,7 @@ from crawl_lib.stores import Stores, open_stores
 from tests.commoncrawl.webs import random_web
 from tests.export.crawls import Capture, CrawlMaker
 from tests.forked import run_forked
+from tests.harms import files_of
 from tests.stores import stores_on
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -48,12 +49,9 @@ def stores(storage: Storage, config: Config, crawl: CrawlMaker) -> Stores:
     return found
 
 
-def files_of(stores: Stores) -> dict[str, bytes]:
+def graphs_of(stores: Stores) -> dict[str, bytes]:
     """All files of graphs, hidden ones too."""
-    root = Path(stores.config.dfs_primary) / "graphs"
-    return {
-        str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()
-    }
+    return files_of(Path(stores.config.dfs_primary) / "graphs")
 
 
 def test_each_graph_is_there_with_its_files(stores: Stores) -> None:
@@ -63,7 +61,7 @@ def test_each_graph_is_there_with_its_files(stores: Stores) -> None:
     bv = [f"{stem}-{kind}{t}.{suffix}" for kind in ("page", "host", "domain") for t in ("", "-t")
           for suffix in ("graph", "offsets", "properties")]  # fmt: skip
     texts = [f"{stem}-{kind}-{text}" for kind in ("host", "domain") for text in TEXTS]
-    assert sorted(files_of(stores)) == sorted(["1/inputs", *bv, *texts])
+    assert sorted(graphs_of(stores)) == sorted(["1/inputs", *bv, *texts])
     assert GRAPHS_OUTPUT.check(stores, full=True) == []
     assert report.counts.keys() == {
         f"{kind}_{what}" for kind in ("page", "host", "domain") for what in ("nodes", "arcs")
@@ -84,24 +82,24 @@ def test_only_what_is_asked_for_is_made(
 ) -> None:
     asked = replace(stores, config=replace(stores.config, graphs=GraphsConfig(make=make)))
     assert {name.split("_")[0] for name in make_graphs(asked, name="1").counts} == kinds
-    names = {name.removeprefix(f"1/{stores.config.crawl.name}-1-") for name in files_of(stores)} - {
-        "1/inputs"
-    }
+    names = {
+        name.removeprefix(f"1/{stores.config.crawl.name}-1-") for name in graphs_of(stores)
+    } - {"1/inputs"}
     assert {name.split("-")[0].split(".")[0] for name in names} == kinds
     assert any(name.endswith(".graph") for name in names) is ("bv" in make)
 
 
 def test_made_again_it_is_found(stores: Stores) -> None:
     first = make_graphs(stores, name="1")
-    files = files_of(stores)
+    files = graphs_of(stores)
     assert make_graphs(stores, name="1") == replace(first, complete_already=True)
     assert GRAPHS_OUTPUT.make(stores, now=NOW).complete_already
-    assert files_of(stores) == files
+    assert graphs_of(stores) == files
 
 
 def test_made_of_something_else_it_is_an_error_that_says_what_to_do(stores: Stores) -> None:
     make_graphs(stores, name="1")
-    files = files_of(stores)
+    files = graphs_of(stores)
     other = replace(stores, config=replace(stores.config, graphs=GraphsConfig(make=("hosts",))))
     with pytest.raises(
         OutputConflictError, match=r"graphs/1: .* other options \(see inputs in it\); move it away"
@@ -110,7 +108,7 @@ def test_made_of_something_else_it_is_an_error_that_says_what_to_do(stores: Stor
     (Path(stores.config.dfs_primary) / "graphs" / "1" / "inputs").unlink()
     with pytest.raises(OutputConflictError, match="move it away"):
         make_graphs(stores, name="1")
-    assert files_of(stores).keys() == files.keys() - {"1/inputs"}
+    assert graphs_of(stores).keys() == files.keys() - {"1/inputs"}
 
 
 def test_without_an_export_or_its_arcs_there_is_a_clear_error(
@@ -133,17 +131,17 @@ def killed(config: Config, step: str) -> None:
 @pytest.mark.parametrize("step", STEPS)
 def test_killed_at_any_step_and_run_again_the_bytes_are_the_same(stores: Stores, step: str) -> None:
     make_graphs(stores, name="1")
-    whole = files_of(stores)
+    whole = graphs_of(stores)
     GRAPHS_OUTPUT.delete(stores)
     assert run_forked(killed, stores.config, step) == -signal.SIGKILL
     assert bool(GRAPHS_OUTPUT.paths(stores)) is (step == STEPS[1])
     assert make_graphs(stores, name="1").complete_already is (step == STEPS[1])
-    assert files_of(stores) == whole
+    assert graphs_of(stores) == whole
 
 
 def test_stopped_anywhere_it_leaves_nothing(stores: Stores) -> None:
     make_graphs(stores, name="1")
-    whole = files_of(stores)
+    whole = graphs_of(stores)
     GRAPHS_OUTPUT.delete(stores)
     for reports in range(1, 9):
         stop, told = Event(), []
@@ -160,9 +158,9 @@ def test_stopped_anywhere_it_leaves_nothing(stores: Stores) -> None:
                 stores_on(stores.storage, stores.config, stop=stop, on_progress=on_progress),
                 name="1",
             )
-        assert files_of(stores) == {}
+        assert graphs_of(stores) == {}
     make_graphs(stores, name="1")
-    assert files_of(stores) == whole
+    assert graphs_of(stores) == whole
 
 
 def test_another_attempt_that_was_faster_is_success(
@@ -179,7 +177,7 @@ def test_another_attempt_that_was_faster_is_success(
     monkeypatch.setattr(stores.storage, "rename", late)
     assert make_graphs(stores, name="1").complete_already
     assert [report.complete_already for report in reports] == [False]
-    assert all(name.startswith("1/") for name in files_of(stores)), "nothing is left"
+    assert all(name.startswith("1/") for name in graphs_of(stores)), "nothing is left"
 
 
 def test_a_folder_of_another_crawl_is_not_ours(stores: Stores) -> None:

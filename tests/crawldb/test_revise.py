@@ -8,21 +8,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from crawl_lib.config import Config
 from crawl_lib.crawldb import newest_version, revise
 from crawl_lib.errors import InputError
-from crawl_lib.storage import open_storage
 from crawl_lib.stores import Stores
 from crawl_lib.versions import SCORE, Version, VersionWork
 from tests.crawldb.tables import NOW, at, leave_version, row_of
-from tests.stores import stores_on
 
 A, B = "http://a.example/", "http://b.example/"
-
-
-@pytest.fixture
-def stores(config: Config) -> Stores:
-    return stores_on(open_storage(config), config)
 
 
 def scored(stores: Stores, of: str, score: str) -> Version:

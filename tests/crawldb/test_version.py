@@ -12,21 +12,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from crawl_lib.config import Config, ScheduleRuleConfig
+from crawl_lib.config import ScheduleRuleConfig
 from crawl_lib.crawldb import CRAWLDB, CRAWLDB_SCHEMA, Status, newest_version
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.repair import fsck, repair_crawl, sweep
-from crawl_lib.storage import open_storage
 from crawl_lib.stores import Stores
 from crawl_lib.versions import Version, Versions, VersionWork, columns, write_version, writing
-from tests.stores import rows_of, stores_on
+from tests.harms import flipped
+from tests.stores import rows_of
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
-
-
-@pytest.fixture
-def stores(config: Config) -> Stores:
-    return stores_on(open_storage(config), config)
 
 
 def row(url: str, **more: Any) -> dict[str, Any]:
@@ -140,9 +135,7 @@ def test_of_damaged_versions_the_last_whole_one_counts(
 
 def test_a_full_check_reads_every_byte(stores: Stores) -> None:
     file = Path(stores.config.dfs_primary) / write(stores, 1, [row("http://a.example/")]).paths[0]
-    data = bytearray(file.read_bytes())
-    data[100] ^= 1
-    file.write_bytes(data)
+    file.write_bytes(flipped(file.read_bytes(), 800))
     assert Versions(stores, CRAWLDB).check(full=False) == []
     assert [finding.name for finding in Versions(stores, CRAWLDB).check()] == ["crawldb_damaged"]
     assert [finding.name for finding in fsck(stores).findings] == ["crawldb_damaged"]

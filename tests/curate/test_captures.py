@@ -16,7 +16,8 @@ from crawl_lib.errors import InputError
 from crawl_lib.repair.segments.salvage import salvage_segment
 from tests.curate.test_drop_and_compact import some_pages
 from tests.e2e.crawl import Result
-from tests.repair.crawled import cut, largest, rows, stores_of
+from tests.harms import shorten
+from tests.repair.crawled import largest, rows, stores_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -42,7 +43,7 @@ def change(crawl: Result, how: str, segment: Path, dropped: str) -> None:
     stores = stores_of(crawl.config)
     _, name = largest(crawl)
     if how == "repair":
-        cut(segment / "pages.parquet")
+        shorten(segment / "pages.parquet")
         salvage_segment(stores, name)
         return
     drop_pages(stores, [dropped])

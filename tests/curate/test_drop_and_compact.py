@@ -28,16 +28,15 @@ from crawl_lib.storage import LocalStorage
 from crawl_lib.stores import Stores, open_stores
 from crawl_lib.urls import key_of
 from tests.e2e.crawl import Result, check_cdxj, check_warcs
+from tests.harms import files_of, flip
 from tests.repair.crawled import (
     export_all,
     exported,
-    flip,
     largest,
     problems,
     require_file_ids,
     rows,
     stores_of,
-    tree,
     warc_of,
 )
 
@@ -90,11 +89,11 @@ def test_dropping_twice_changes_nothing_and_unknown_pages_are_named(crawl: Resul
     segment, name = largest(crawl)
     url = some_pages(segment)[0]
     drop(crawl, url)
-    before = tree(crawl.crawl_dir)
+    before = files_of(crawl.crawl_dir)
     report = drop(crawl, url, "http://nowhere.example/")
     assert (report.dropped, report.already) == ({}, {str(name): [url]})
     assert report.unknown == ["http://nowhere.example/"]
-    assert tree(crawl.crawl_dir) == before
+    assert files_of(crawl.crawl_dir) == before
     with pytest.raises(InputError, match="neither a URL"):
         drop(crawl, "mailto:x@example.org")
 
@@ -144,9 +143,9 @@ def test_a_compaction_whose_decision_cannot_be_read_leaves_no_dropped_page_aside
     (segment.parent / f".swap-{name.node}.json").write_bytes(b"{")
     with pytest.raises(DamagedFileError, match="krake fsck --repair"):
         drop(crawl, url)
-    before = tree(crawl.crawl_dir)
+    before = files_of(crawl.crawl_dir)
     planned = repaired(crawl, name, dry_run=True)
-    assert tree(crawl.crawl_dir) == before
+    assert files_of(crawl.crawl_dir) == before
     assert f"{crawl.config.crawl.directory}/{name.folder}/.swap-{name.node}.json: " in planned[0]
     repaired(crawl, name)
     assert repaired(crawl, name) == []
@@ -207,10 +206,10 @@ def killed_at(step: str, crawl: Result, name: SegmentRef, monkeypatch: pytest.Mo
 
 def test_a_dry_run_of_drop_changes_nothing(crawl: Result) -> None:
     segment, name = largest(crawl)
-    before = tree(crawl.crawl_dir)
+    before = files_of(crawl.crawl_dir)
     report = drop(crawl, *some_pages(segment), dry_run=True)
     assert len(report.dropped[str(name)]) == 3
-    assert tree(crawl.crawl_dir) == before
+    assert files_of(crawl.crawl_dir) == before
 
 
 def test_exports_honour_a_drop(crawl: Result) -> None:
@@ -359,10 +358,10 @@ def test_a_damaged_segment_is_not_compacted_but_sent_to_salvage(crawl: Result) -
     segment, name = largest(crawl)
     drop(crawl, *some_pages(segment))
     flip(warc_of(segment))
-    before = tree(crawl.crawl_dir)
+    before = files_of(crawl.crawl_dir)
     with pytest.raises(DamagedFileError, match="krake fsck --repair"):
         compact_segment(stores_of(crawl.config), name)
-    assert tree(crawl.crawl_dir) == before
+    assert files_of(crawl.crawl_dir) == before
 
 
 def test_what_was_dropped_or_compacted_stays_out_after_a_salvage(crawl: Result) -> None:

@@ -35,6 +35,7 @@ from crawl_lib.urls import host_of, key_of
 from demo import Serving
 from tests.cli.conftest import Krake
 from tests.e2e.crawl import Result
+from tests.harms import all_flipped
 from tests.repair.archives import pages_archive, write
 
 TIMES = st.integers(0, 5)
@@ -322,8 +323,6 @@ def test_another_bit_in_what_was_forgotten_is_found() -> None:
     decision = Forget("1-a", 1_700_000_000_000_000, keys, {"node-a": {"a.example": 3}})
     data = decision.to_bytes()
     assert Forget.from_bytes(data, "1-a", "f").to_bytes() == data
-    for at in range(len(data) * 8):
-        flipped = bytearray(data)
-        flipped[at // 8] ^= 1 << at % 8
+    for flipped in all_flipped(data):
         with pytest.raises(DamagedFileError, match=r"^f: "):
-            Forget.from_bytes(bytes(flipped), "1-a", "f")
+            Forget.from_bytes(flipped, "1-a", "f")

@@ -23,6 +23,7 @@ from crawl_lib.states import KeyState
 from crawl_lib.stores import open_stores
 from crawl_lib.urls import key_of
 from tests.e2e.crawl import Result, check_cdxj, check_warcs, make_config
+from tests.harms import files_of
 from tests.repair.archives import (
     answer,
     arc_archive,
@@ -34,7 +35,7 @@ from tests.repair.archives import (
     whole_gzip,
     write,
 )
-from tests.repair.crawled import export_all, rows, stores_of, tree
+from tests.repair.crawled import export_all, rows, stores_of
 from tests.scopes import scope_of
 
 TESTDATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "testdata" / "warc"
@@ -190,10 +191,10 @@ def test_importing_again_changes_nothing(config: Config, tmp_path: Path) -> None
     """The content decides, not the name; a file next to it is imported on its own."""
     path = write(tmp_path / "x.warc.gz", pages_archive(range(3)))
     bring(config, path)
-    before = tree(Path(config.dfs_primary))
+    before = files_of(Path(config.dfs_primary))
     again = bring(config, path, write(tmp_path / "copy.warc.gz", path.read_bytes()))
     assert [file.state for file in again.files] == ["already_imported", "already_imported"]
-    assert tree(Path(config.dfs_primary)) == before
+    assert files_of(Path(config.dfs_primary)) == before
     more = bring(config, path, write(tmp_path / "y.warc.gz", pages_archive(range(2, 6))))
     assert [(file.state, file.pages, file.known) for file in more.files] == [
         ("already_imported", 0, 0),
@@ -205,9 +206,9 @@ def test_importing_again_changes_nothing(config: Config, tmp_path: Path) -> None
 
 def test_a_dry_run_tells_the_same_and_writes_nothing(config: Config, tmp_path: Path) -> None:
     path = write(tmp_path / "odd.warc.gz", odd_archive())
-    before = tree(Path(config.dfs_primary))
+    before = files_of(Path(config.dfs_primary))
     dry = only(bring(config, path, dry_run=True))
-    assert tree(Path(config.dfs_primary)) == before
+    assert files_of(Path(config.dfs_primary)) == before
     done = only(bring(config, path))
     assert dry.state == "readable"
     for name in ("pages", "repeated", "robots", "skipped", "rejected", "first"):
@@ -292,11 +293,11 @@ def test_what_is_no_archive_is_refused_and_leaves_nothing(
     data: bytes, config: Config, tmp_path: Path
 ) -> None:
     """The scope of the crawl may stay: the next start finds the scope by its digest."""
-    before = tree(Path(config.dfs_primary))
+    before = files_of(Path(config.dfs_primary))
     report = bring(config, write(tmp_path / "x.warc.gz", data))
     assert only(report).state == "refused"
     assert sum(only(report).rejected.values()) >= 1
-    left = tree(Path(config.dfs_primary))
+    left = files_of(Path(config.dfs_primary))
     assert {path: left[path] for path in left if not path.startswith("crawl/scope/")} == before
     assert stages.status_of(config)["iterations"] == []
 

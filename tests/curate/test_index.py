@@ -24,7 +24,8 @@ from crawl_lib.segment import runs, surt
 from crawl_lib.storage.local import LocalStorage
 from tests.curate.test_drop_and_compact import killed_at
 from tests.e2e.crawl import Result, cdxj_entries, record_at, write_config
-from tests.repair.crawled import flip, largest, rows, stores_of, warc_of
+from tests.harms import flip
+from tests.repair.crawled import largest, rows, stores_of, warc_of
 from tests.repair.killed import run_killed
 
 OLD = 'example,old)/ 20200101000000 {"url": "http://old.example/"}\n'

@@ -33,6 +33,7 @@ from tests.dags.crawls import (
 from tests.dags.loaded import AirflowForks
 from tests.e2e.crawl import Result
 from tests.forks import Forked
+from tests.harms import all_flipped
 
 pytestmark = pytest.mark.timeout(900)
 LIMIT_S = 400
@@ -353,9 +354,7 @@ def test_a_damaged_note_of_an_unfinished_run_names_no_other_time(
     params = {"seeds": "http://a/", "iterations": 1, "label": None}
     note, first = _join(Console(quiet=True), tmp_path, config, params)
     whole = note.read_bytes()
-    for bit in range(8 * len(whole)):
-        data = bytearray(whole)
-        data[bit // 8] ^= 1 << bit % 8
+    for bit, data in enumerate(all_flipped(whole)):
         note.write_bytes(data)
         now = datetime.now(UTC)
         begun = _join(Console(quiet=True), tmp_path, config, params)[1]

@@ -16,11 +16,6 @@ from tests.duplicates.web import TEMPLATE, leave, make_web
 from tests.stores import stores_on
 
 
-@pytest.fixture
-def stores(config: Config) -> Stores:
-    return stores_on(open_storage(config), config)
-
-
 def test_all_mirrors_and_templates_are_found_and_no_others(stores: Stores) -> None:
     web = make_web(3, mirrors=20, pairs=10, templates=3, others=30)
     leave(stores, web.texts)

@@ -14,7 +14,8 @@ from crawl_lib.rounds import start_iteration
 from crawl_lib.segment import check_segment
 from crawl_lib.stores import open_stores
 from tests.e2e.crawl import Result, check_counts, make_config, run_crawl, run_iteration
-from tests.repair.crawled import garbage, stores_of
+from tests.harms import garbage
+from tests.repair.crawled import stores_of
 from tests.web.sitemaps import SitemapServing
 from tests.worker.children import run_stage
 

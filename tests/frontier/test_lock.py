@@ -15,6 +15,7 @@ import pytest
 
 from crawl_lib.errors import LockedError, StorageError
 from crawl_lib.frontier import Change, NodeHome, NodeLock, Record, State, Take, TakeHeader
+from tests.harms import files_of
 
 
 def lock(path: Path, timeout_s: float = 0.0, **options) -> NodeLock:
@@ -59,10 +60,6 @@ def test_a_home_whose_lock_is_released_refuses_changes(tmp_path: Path, name: str
     with pytest.raises(LockedError, match="without the lock"):
         CHANGES[name](home)
     assert files_of(tmp_path) == before
-
-
-def files_of(directory: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
 def test_waiting_ends_when_the_holder_does(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from crawl_lib.urlfiles import join_line
 from crawl_lib.urls import Owners
 from tests.frontier.helpers import Keys, fill, hand_made, held, source, take_in, urls_of
 from tests.frontier.shares import head
+from tests.harms import all_flipped, flipped
 
 THE_EXAMPLE = b"230\n1400\n3000\n50\n"
 
@@ -156,10 +157,8 @@ def test_a_torn_take_is_damaged(queue: Queue) -> None:
 def test_any_wrong_bit_in_a_take_is_found_before_its_first_url(queue: Queue) -> None:
     take_in(queue, Keys(), source("1", "n", [QueuedUrl("http://a.test/1", bytes(20), 1)]))
     data = take(queue, 1).path.read_bytes()
-    for bit in range(8 * len(data)):
-        flipped = bytearray(data)
-        flipped[bit // 8] ^= 1 << bit % 8
-        (queue.directory / "take").write_bytes(flipped)
+    for damaged in all_flipped(data):
+        (queue.directory / "take").write_bytes(damaged)
         with pytest.raises(DamagedFileError, match="krake fsck --repair"):
             next((found := Take.open(queue.directory)) and found.urls())
 
@@ -174,10 +173,7 @@ def test_a_scope_with_a_wrong_bit_cut_or_emptied_is_damage(queue: Queue) -> None
     held(queue).takes.write_scope(opened, ["b.test", "a.test"])
     assert opened.scope() == ["a.test", "b.test"]
     data = opened.scope_path.read_bytes()
-    flipped = [bytearray(data) for _ in range(8 * len(data))]
-    for bit, one in enumerate(flipped):
-        one[bit // 8] ^= 1 << bit % 8
-    for damaged in [*flipped, b"", data[:20], b"a.test\n", b"{}\n"]:
+    for damaged in [*all_flipped(data), b"", data[:20], b"a.test\n", b"{}\n"]:
         opened.scope_path.write_bytes(damaged)
         with pytest.raises(DamagedFileError, match="krake fsck --repair"):
             opened.scope()
@@ -194,10 +190,8 @@ def test_a_wrong_bit_in_state_is_damage_and_the_repair_knows_better(queue: Queue
     held(queue).takes.advance(take(queue, 5))
     held(queue.directory).takes.close()
     path = queue.directory / "state"
-    data = bytearray(path.read_bytes())
-    assert data == b"5\n10\n1\n"
-    data[bit // 8] ^= 1 << bit % 8
-    path.write_bytes(data)
+    assert path.read_bytes() == b"5\n10\n1\n"
+    path.write_bytes(flipped(path.read_bytes(), bit))
     with pytest.raises(QueueError, match="krake fsck --repair"):
         queue.is_ours()
     assert check_queue(queue.directory, "node-a", full=False)

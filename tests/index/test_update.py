@@ -49,6 +49,7 @@ from crawl_lib.versions import Version, Versions
 from tests.export.crawls import key
 from tests.export.test_remote import Elsewhere
 from tests.forked import run_forked
+from tests.harms import flip, shorten
 from tests.index.made import NOW, Made, a, answer, linking, page
 from tests.stores import stores_on
 
@@ -297,15 +298,13 @@ def test_nobody_deletes_what_another_machine_is_making_after_a_purge(made: Made)
 
 def test_a_damaged_file_is_found_and_never_taken_over(made: Made) -> None:
     [file] = made.folder(versions_of(made).read(1)).glob("*.store")
-    data = bytearray(file.read_bytes())
-    data[len(data) // 2] ^= 1
-    file.write_bytes(data)
+    flip(file)
     assert [one.name for one in INDEX_OUTPUT.check(made.stores, full=True)] == ["index_damaged"]
     assert "index_damaged" in {one.name for one in fsck(made.stores).findings}
     version = made.update()
     assert version.manifest["is_anew"]
     require_grown(made, version)
-    file.write_bytes(data[:-1])
+    shorten(file, 0.99)
     assert versions_of(made).newest() == version
 
 
@@ -357,21 +356,14 @@ def test_with_a_store_elsewhere_updates_use_and_keep_verified_copies(made: Made)
     assert local_folder(stores, version) == copies / "2"
 
 
-def flipped(file: Path) -> bytes:
-    """The bytes of a file with one of them changed."""
-    data = bytearray(file.read_bytes())
-    data[len(data) // 2] ^= 1
-    return bytes(data)
-
-
-@pytest.mark.parametrize("damage", [flipped, lambda file: file.read_bytes()[:-1]])
+@pytest.mark.parametrize("damage", [flip, lambda file: shorten(file, 0.99)])
 def test_a_damaged_copy_is_made_again_and_gets_into_no_version(
-    made: Made, damage: Callable[[Path], bytes]
+    made: Made, damage: Callable[[Path], None]
 ) -> None:
     stores, _ = elsewhere(made)
     update_outlinks(stores, now=NOW)
     [file] = local_folder(stores, versions_of(made).read(1)).glob("*.store")
-    file.write_bytes(damage(file))
+    damage(file)
     version = update_index(stores, now=NOW)
     assert not version.manifest["is_anew"]
     require_grown(made, version)
@@ -385,7 +377,7 @@ def test_a_copy_that_differs_ends_the_version_and_goes(made: Made) -> None:
         local_folder(stores, versions_of(made).read(1)).glob("*.store"),
     )
     source.verify(1)
-    file.write_bytes(flipped(file))
+    flip(file)
     assert source.open(1).number == 1, "its sizes are those that were written"
     with pytest.raises(DamagedFileError, match="differs from the written file"):
         source.verify(1)

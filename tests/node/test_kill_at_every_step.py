@@ -27,7 +27,7 @@ STEPS = sorted(
 ELSEWHERE = {
     "admit": "only when a lost node returns: tests/node/test_nodes_return.py",
     "adopt": "only with a queue made by hand: tests/frontier",
-    "intake.record_begun": "only where a queue has lost its record: tests/repair/test_lost_queue.py",
+    "intake.record_begun": "only where a queue has lost its record: tests/repair/test_queues.py",
     "intake.empty": "only on a node that finds nothing: tests/node/test_idle_node.py",
     "intake.claim": "only with local routing: tests/frontier",
     "start.agreed": "only where the config changed within a run: tests/rounds/test_agreement.py",

@@ -26,6 +26,7 @@ from crawl_lib.stores import Secrets, open_stores
 from crawl_lib.urls import Owners
 from tests.e2e.crawl import make_config
 from tests.export.crawls import Capture, CrawlMaker, key
+from tests.harms import files_of
 
 LOOKS = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89)
 URLS = [f"http://h.example/{number}" for number in range(40)]
@@ -56,15 +57,6 @@ def stopped_everywhere(
             return times
     stage(Event())
     return len(LOOKS)
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder, hidden ones too."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
 
 
 @pytest.fixture

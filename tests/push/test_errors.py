@@ -28,6 +28,7 @@ from crawl_lib.push import PUSH_OUTPUT, cluster, push_index
 from crawl_lib.push.bulk import MAX_ROWS
 from crawl_lib.stores import SearchCredentials, Secrets, Stores
 from crawl_lib.versions import Versions
+from tests.harms import flip
 from tests.push.fake import Answer, FakeOpenSearch, Request, error, fake_opensearch
 from tests.push.made import seal_pages, stores_below
 from tests.search.made import page
@@ -443,9 +444,7 @@ def test_damaged_files_are_not_pushed(name: str, stores: Stores, server: FakeOpe
     folder = stores.storage.local_path(version.path)
     assert folder is not None
     file = next(file for file in folder.iterdir() if file.name.endswith(name))
-    data = bytearray(file.read_bytes())
-    data[len(data) // 2] ^= 1
-    file.write_bytes(data)
+    flip(file)
     with pytest.raises(DamagedFileError, match="differs from the written file"):
         push_index(stores)
     assert server.behind("krake") == []

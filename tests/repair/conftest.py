@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
+from crawl_lib.frontier import Queue
 from demo import Serving, SynthWeb
-from tests.cli.conftest import Krake, run_in_process
+from tests.cli.conftest import Krake, krake, run_in_process
 from tests.e2e.crawl import Result, make_config, run_crawl
 from tests.pythons import impatient
 from tests.repair.crawled import copy_of
 from tests.repair.killed import run_killed
+
+__all__ = ["krake"]
 
 ROUNDS = 3
 RUN = ("crawl", "--run-id", "one", "--batch-size", "5")
@@ -63,6 +68,16 @@ def settled(half_done: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(half_done, directory)
     Krake(directory, lambda words: run_killed(words, None)).ok("settle")
     return directory
+
+
+@pytest.fixture(scope="session")
+def whole(settled: Path) -> tuple[Counter[str], Counter[str]]:
+    """What was crawled to an end, and what waits, in the crawl that nothing happened to."""
+    pages: Counter[str] = Counter()
+    for path in settled.glob("dfs/crawl/1*/node-a/pages.parquet"):
+        rows = pq.read_table(path, columns=["url", "retry_at"]).to_pylist()
+        pages.update(row["url"] for row in rows if row["retry_at"] is None)
+    return pages, Counter(one.url for one in Queue(settled / "queue" / "node-a", "node-a"))
 
 
 def kill(half_done: Path, directory: Path, step: str) -> Path:

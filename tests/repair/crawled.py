@@ -1,4 +1,4 @@
-"""A small crawl that tests damage copies of, and ways to damage files."""
+"""A small crawl that tests damage copies of."""
 
 from __future__ import annotations
 
@@ -97,38 +97,5 @@ def exported(config: Config, label: str) -> dict[str, str]:
     }
 
 
-def tree(path: Path) -> dict[str, str]:
-    """Every file below a folder with its digest."""
-    return {
-        str(file.relative_to(path)): sha256(file.read_bytes()).hexdigest()
-        for file in sorted(path.rglob("*"))
-        if file.is_file()
-    }
-
-
 def warc_of(segment: Path) -> Path:
     return next(iter(sorted(segment.glob("*.warc.gz"))))
-
-
-def cut(path: Path, share: float = 0.6) -> None:
-    data = path.read_bytes()
-    path.write_bytes(data[: int(len(data) * share)])
-
-
-def flip(path: Path, share: float = 0.5) -> None:
-    data = bytearray(path.read_bytes())
-    at = int(len(data) * share)
-    data[at] ^= 0x10
-    path.write_bytes(bytes(data))
-
-
-def zero(path: Path, share: float = 0.4, size: int = 4096) -> None:
-    data = bytearray(path.read_bytes())
-    at = int(len(data) * share)
-    size = min(size, len(data) - at)
-    data[at : at + size] = bytes(size)
-    path.write_bytes(bytes(data))
-
-
-def garbage(path: Path) -> None:
-    path.write_bytes(b"\x00garbage\xff" * 20)

@@ -29,6 +29,7 @@ from crawl_lib.urls import key_of
 from demo import Serving
 from tests.cli.conftest import Done, Krake
 from tests.e2e.crawl import Result
+from tests.harms import changed
 from tests.pythons import impatient
 from tests.repair.scenes import (
     LABEL,
@@ -78,53 +79,6 @@ def run_here(words: list[str]) -> Done:
     with redirect_stdout(out), redirect_stderr(err):
         code = cli.main(words)
     return Done(code, out.getvalue(), err.getvalue())
-
-
-def _bits(data: bytearray, rng: Random) -> None:
-    for _ in range(rng.choice((1, 1, 1, 2, 8))):
-        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-
-
-def _cut(data: bytearray, rng: Random) -> None:
-    del data[rng.choice((rng.randrange(len(data)), max(0, len(data) - rng.randint(1, 20)))) :]
-
-
-def _empty(data: bytearray, rng: Random) -> None:
-    del data[:]
-
-
-def _zero(data: bytearray, rng: Random) -> None:
-    at = rng.randrange(len(data))
-    size = min(len(data) - at, rng.choice((8, 512, 4096)))
-    data[at : at + size] = bytes(size)
-
-
-def _swap(data: bytearray, rng: Random) -> None:
-    """Two parts change places: lines, if there are any."""
-    a, b, c, d = _places(data, rng, 4)
-    data[:] = data[:a] + data[c:d] + data[b:c] + data[a:b] + data[d:]
-
-
-def _double(data: bytearray, rng: Random) -> None:
-    a, b = _places(data, rng, 2)
-    data[b:b] = data[a:b]
-
-
-def _places(data: bytearray, rng: Random, count: int) -> list[int]:
-    ends = [0, *(match.end() for match in re.finditer(rb"\n", data)), len(data)]
-    if len(ends) > count and rng.random() < 0.6:
-        return sorted(rng.sample(ends, count))
-    return sorted(rng.randint(0, len(data)) for _ in range(count))
-
-
-WAYS = {
-    "bits": (_bits, 10),
-    "cut": (_cut, 3),
-    "empty": (_empty, 1),
-    "zero": (_zero, 1),
-    "swap": (_swap, 2),
-}
-WAYS["double"] = (_double, 2)
 
 
 @dataclass
@@ -203,7 +157,7 @@ class Ground:
         copy = self._directory / "copies" / str(seed)
         try:
             copy_scene(self._directory / scene.name, copy)
-            trial.way = _damage(copy / trial.file, rng)
+            trial.way = changed(copy / trial.file, rng)
             with impatient(self._directory / "python"):
                 _Course(Krake(copy, run_here), scene, kind, trial, self).run(
                     full=rng.random() < 0.2
@@ -224,24 +178,6 @@ def _weighted(choices: list[tuple[Scene, str, Kind]], rng: Random) -> tuple[Scen
     scenes = list({scene.name: scene for scene, _, other in choices if other is kind}.values())
     scene = rng.choice(scenes)
     return rng.choice([one for one in choices if one[0] is scene and one[2] is kind])
-
-
-def _damage(path: Path, rng: Random) -> str:
-    before = path.read_bytes()
-    if not before:
-        path.write_bytes(rng.randbytes(rng.randint(1, 40)))
-        return "bytes in an empty file"
-    while True:
-        [way] = rng.choices(list(WAYS), [weight for _, weight in WAYS.values()])
-        data = bytearray(before)
-        WAYS[way][0](data, rng)
-        if data != before:
-            path.write_bytes(data)
-            at = next(
-                (at for at, (old, new) in enumerate(zip(before, data, strict=False)) if old != new),
-                len(data),
-            )
-            return f"{way} at {at} of {len(before)}"
 
 
 class _Course:

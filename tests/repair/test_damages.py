@@ -15,23 +15,30 @@ from random import Random
 import pyarrow.parquet as pq
 import pytest
 
-from crawl_lib.config import load_config
-from crawl_lib.frontier import Queue
 from crawl_lib.sealed import sealed, sealed_json, unsealed
 from crawl_lib.segment.manifest import DroppedLists
 from crawl_lib.storage import LocalStorage
 from demo import Serving
 from tests.cli.conftest import Krake
-from tests.e2e.crawl import Result
+from tests.harms import Harm, byte, character, cut, empty, gone, nonsense
+from tests.repair.checked import (
+    EXPORT,
+    REPAIR,
+    another_url,
+    both,
+    carry_out,
+    found,
+    into_queue,
+    newest_folder,
+    node_a,
+    snapshot,
+    sql,
+    visited,
+    waiting,
+)
 from tests.scopes import scope_of, shared_scopes
 
-REPAIR = ("fsck", "--repair")
 FIND_AGAIN = (REPAIR, ("settle",))
-EXPORT = (
-    ("export", "--label", "e"),
-    ("graph", "link", "--export", "e"),
-    ("graph", "finalize", "--export", "e"),
-)
 
 
 @dataclass(frozen=True)
@@ -48,22 +55,6 @@ class Damage:
     fast: bool = True
 
 
-def queue(directory: Path) -> Path:
-    return directory / "queue" / "node-a"
-
-
-def write(name: str, data: bytes) -> Callable[[Path], object]:
-    return lambda directory: (queue(directory) / name).write_bytes(data)
-
-
-Harm = Callable[[Path, Random], object]
-"""Damages one file. What is random follows from the name of the damage."""
-
-
-def gone(path: Path, rng: Random) -> None:
-    path.unlink()
-
-
 def note_another_place(directory: Path) -> None:
     """Note a place of other key servers on each server."""
     for path in directory.glob("keys/[01].sqlite"):
@@ -71,34 +62,6 @@ def note_another_place(directory: Path) -> None:
             ((note,),) = connection.execute("SELECT note FROM krakenote").fetchall()
             other = sealed_json({**unsealed(note.encode()), "place": 7})
             connection.execute("UPDATE krakenote SET note = ?", (other.decode(),))
-
-
-def nonsense(path: Path, rng: Random) -> None:
-    path.write_bytes(rng.choice((b"{", b"no line\n", b"\xff\xfe//\n")) * rng.randint(1, 100))
-
-
-def empty(path: Path, rng: Random) -> None:
-    path.write_bytes(b"")
-
-
-def cut(path: Path, rng: Random) -> None:
-    """Cut off the last bytes, less than a line."""
-    path.write_bytes(path.read_bytes()[: -rng.randint(2, 5)])
-
-
-def character(path: Path, rng: Random) -> None:
-    """Put a digit in place of a digit, or a letter in place of a letter: the file has the same form."""
-    data = path.read_bytes()
-    found = rng.choice(list(re.finditer(rb"[1-9]|[a-z]", data)))
-    kind = b"123456789" if found[0].isdigit() else b"abcdefghijklmnopqrstuvwxyz"
-    another = bytes([rng.choice(kind.replace(found[0], b""))])
-    path.write_bytes(data[: found.start()] + another + data[found.end() :])
-
-
-def byte(path: Path, rng: Random) -> None:
-    data = bytearray(path.read_bytes())
-    data[rng.randrange(len(data))] ^= rng.randint(1, 255)
-    path.write_bytes(data)
 
 
 def each(
@@ -121,34 +84,9 @@ def each(
     return {f"{file}: {harm.__name__}": damage(harm) for harm in harms}
 
 
-def flip(pattern: str, at: float = 0.5) -> Callable[[Path], object]:
-    """Flip a byte of the one file that fits."""
-
-    def damage(directory: Path) -> None:
-        [path] = directory.glob(pattern)
-        data = bytearray(path.read_bytes())
-        data[int(len(data) * at)] ^= 0xFF
-        path.write_bytes(data)
-
-    return damage
-
-
-def sql(server: int, statement: str) -> Callable[[Path], object]:
-    def damage(directory: Path) -> None:
-        with closing(sqlite3.connect(directory / "keys" / f"{server}.sqlite")) as base:
-            base.execute(statement)
-            base.commit()
-
-    return damage
-
-
-def both(statement: str) -> Callable[[Path], object]:
-    return lambda directory: [sql(server, statement)(directory) for server in (0, 1)]
-
-
 def last_data_file(directory: Path) -> Path:
-    names = [path.name for path in queue(directory).iterdir() if path.name.isdecimal()]
-    return queue(directory) / max(names, key=int)
+    names = [path.name for path in node_a(directory).iterdir() if path.name.isdecimal()]
+    return node_a(directory) / max(names, key=int)
 
 
 def data_file_loses_lines(directory: Path) -> None:
@@ -168,7 +106,7 @@ def last_line_is_cut(directory: Path) -> None:
 def retry_says(directory: Path, pattern: bytes, instead: bytes) -> None:
     """The meta of failures that wait says something else of them, with as many bytes."""
     found = 0
-    for path in queue(directory).glob("*.meta"):
+    for path in node_a(directory).glob("*.meta"):
         data, count = re.subn(pattern, instead, path.read_bytes(), flags=re.MULTILINE)
         path.write_bytes(data)
         found += count
@@ -177,7 +115,7 @@ def retry_says(directory: Path, pattern: bytes, instead: bytes) -> None:
 
 def header_says(directory: Path, **fields: object) -> None:
     """The header of a take contradicts itself, and has the right digest."""
-    path = queue(directory) / "take"
+    path = node_a(directory) / "take"
     head, _, lines = path.read_bytes().partition(b"\n")
     path.write_bytes(sealed_json({**unsealed(head), **fields}) + lines)
 
@@ -186,9 +124,9 @@ def record_is_off(name: str) -> Callable[[Path], object]:
     """The record says another byte, within a line."""
 
     def damage(directory: Path) -> None:
-        assert json.loads((queue(directory) / "state.krake").read_bytes())[name]
-        value = unsealed((queue(directory) / "state.krake").read_bytes())
-        (queue(directory) / "state.krake").write_bytes(
+        assert json.loads((node_a(directory) / "state.krake").read_bytes())[name]
+        value = unsealed((node_a(directory) / "state.krake").read_bytes())
+        (node_a(directory) / "state.krake").write_bytes(
             sealed_json({**value, name: value[name] + 3})
         )
 
@@ -206,24 +144,24 @@ def dropped_without_mark(directory: Path) -> None:
 
 def next_line_is_lost(directory: Path) -> None:
     """One of the URLs that are fetched now is not in its data file any more."""
-    path = queue(directory) / "0"
-    done = int((queue(directory) / "state").read_bytes().split()[0])
+    path = node_a(directory) / "0"
+    done = int((node_a(directory) / "state").read_bytes().split()[0])
     lines = path.read_bytes().splitlines(keepends=True)
     assert len(lines) >= done + 2
     path.write_bytes(b"".join(lines[: done + 1] + lines[done + 2 :]))
 
 
 def state_says_more(directory: Path) -> None:
-    path = queue(directory) / "state"
+    path = node_a(directory) / "state"
     path.write_bytes(path.read_bytes().rstrip() + b"7\n")
 
 
 def other_inode(directory: Path) -> None:
     """A move renames a file that is another one now, as after a restored backup."""
-    value = unsealed((queue(directory) / "move").read_bytes())
+    value = unsealed((node_a(directory) / "move").read_bytes())
     for step in (step for group in value["groups"] for step in group):
         step[1] += 1_000_000
-    (queue(directory) / "move").write_bytes(sealed_json(value))
+    (node_a(directory) / "move").write_bytes(sealed_json(value))
 
 
 Q = "queue/node-a"
@@ -243,10 +181,12 @@ def anew(*names: str) -> tuple[tuple[str, ...], ...]:
     return (*(("rm", f"{E}/{name}") for name in names), *EXPORT)
 
 
+CONTENT, WEBGRAPH = anew("content", "offsets"), anew("webgraph", "webgraph-index")
 OF_FILES = {
     None: (
         each("state_damaged", "state", f"{Q}/state", nonsense, gone),
         each("meta_changed", "meta", f"{Q}/0.meta", cut, gone, fast=False),
+        each("data_changed", "data file", f"{Q}/0", character, repair=FIND_AGAIN, fast=False),
         each("record_damaged", "record", f"{Q}/state.krake", nonsense, character),
         each("lost_damaged", "lost", f"{Q}/lost", nonsense, repair=FIND_AGAIN),
         each("retire_damaged", "retire", f"{Q}/retire", nonsense, repair=RETIRE),
@@ -264,6 +204,9 @@ OF_FILES = {
         each("seeds_damaged", "seeds", SEEDS_LINES, gone, repair=NEW_SEEDS),
         each("mapping_damaged", "mapping", f"{E}/urlmapping", cut, repair=anew("urlmapping")),
         each("export_file_missing", "mapping", f"{E}/urlmapping", gone, repair=EXPORT),
+        each("content_damaged", "content", f"{E}/content", byte, repair=CONTENT, fast=False),
+        each("offsets_damaged", "offsets", f"{E}/offsets", byte, repair=CONTENT, fast=False),
+        each("graph_damaged", "web graph", f"{E}/webgraph", byte, repair=WEBGRAPH, fast=False),
         each("export_table_damaged", "arcs", f"{E}/{ARCS}", cut, repair=anew(ARCS)),
         each("inputs_damaged", "inputs", f"{E}/inputs", nonsense, repair=anew("")),
     ),
@@ -315,24 +258,21 @@ RANDOM = {
 }
 DAMAGES = RANDOM | {
     "state says more": Damage("state_differs", state_says_more),
-    "state says that more is done": Damage("state_damaged", write("state", b"999\n1\n")),
+    "state says that more is done": Damage("state_damaged", into_queue("state", b"999\n1\n")),
     "a data file is missing": Damage(
-        "data_files", lambda d: (queue(d) / "0").rename(queue(d) / "9")
+        "data_files", lambda d: (node_a(d) / "0").rename(node_a(d) / "9")
     ),
     "a data file lost lines": Damage("state_differs", data_file_loses_lines, FIND_AGAIN),
     "a data file is cut within its last line": Damage("line_cut", last_line_is_cut, FIND_AGAIN),
     "a data file is cut within its last line, and state is gone": Damage(
-        "state_damaged", lambda d: (last_line_is_cut(d), (queue(d) / "state").unlink()), FIND_AGAIN
-    ),
-    "a data file has another byte": Damage(
-        "data_changed", flip("queue/node-a/0"), FIND_AGAIN, fast=False
+        "state_damaged", lambda d: (last_line_is_cut(d), (node_a(d) / "state").unlink()), FIND_AGAIN
     ),
     "handed_on is cut": Damage(
-        "handed_on_damaged", write("handed_on", b"http://a.example/\t\t0\t0\th\t"), FIND_AGAIN
+        "handed_on_damaged", into_queue("handed_on", b"http://a.example/\t\t0\t0\th\t"), FIND_AGAIN
     ),
-    "meta lost a line": Damage("meta_differs", write("0.meta", b"\t0\t0\t\n")),
+    "meta lost a line": Damage("meta_differs", into_queue("0.meta", b"\t0\t0\t\n")),
     "meta says another depth": Damage(
-        "meta_changed", lambda d: _replace(queue(d) / "0.meta", b"\t1\t0", b"\t7\t0"), fast=False
+        "meta_changed", lambda d: _replace(node_a(d) / "0.meta", b"\t1\t0", b"\t7\t0"), fast=False
     ),
     "meta puts a failure off for centuries": Damage(
         "meta_changed", lambda d: retry_says(d, rb"\t(\d+)\t1(\d{9})$", rb"\t\1\t9\2"), fast=False
@@ -346,20 +286,22 @@ DAMAGES = RANDOM | {
     "the record is off by some bytes of meta": Damage(
         "record_damaged", record_is_off("meta_offset"), fast=False
     ),
-    "scope_added is cut": Damage("scope_added_damaged", write("scope_added", b"127.0.0.1\nexam")),
+    "scope_added is cut": Damage(
+        "scope_added_damaged", into_queue("scope_added", b"127.0.0.1\nexam")
+    ),
     "host counts that are something else": Damage(
         "hostcounts_damaged",
-        lambda d: (queue(d) / "hostcounts.sqlite").write_bytes(
-            (queue(d) / "hosts" / "hosts.sqlite").read_bytes()
+        lambda d: (node_a(d) / "hostcounts.sqlite").write_bytes(
+            (node_a(d) / "hosts" / "hosts.sqlite").read_bytes()
         ),
     ),
     "a move of other files": Damage("move_impossible", other_inode, kill_at="queue.move.written"),
     "a take has the URL of another page": Damage(
-        "take_damaged", lambda d: another_url(queue(d) / "take"), kill_at="take.written"
+        "take_damaged", lambda d: another_url(node_a(d) / "take"), kill_at="take.written"
     ),
     "a take of another run": Damage(
         "take_damaged",
-        lambda d: _replace(queue(d) / "take", b'"run_id": "one"', b'"run_id": "onf"'),
+        lambda d: _replace(node_a(d) / "take", b'"run_id": "one"', b'"run_id": "onf"'),
         kill_at="take.written",
     ),
     "a take that says it took other lines": Damage(
@@ -406,18 +348,6 @@ DAMAGES = RANDOM | {
         "ring_differs",
         note_another_place,
         (),
-    ),
-    "the content has another byte": Damage(
-        "content_damaged", flip(f"{E}/content"), anew("content", "offsets"), fast=False
-    ),
-    "the offsets have another byte": Damage(
-        "offsets_damaged", flip(f"{E}/offsets", 0.99), anew("offsets", "content"), fast=False
-    ),
-    "the web graph has another byte": Damage(
-        "graph_damaged",
-        flip(f"{E}/webgraph", 0.999),
-        anew("webgraph", "webgraph-index"),
-        fast=False,
     ),
     "the pages of an export have other bytes": Damage(
         "export_table_damaged",
@@ -487,7 +417,7 @@ DAMAGES = RANDOM | {
 
 def _newest(directory: Path, name: str) -> Path:
     """A small file of the newest iteration."""
-    return max(directory.glob("dfs/crawl/1*")) / name
+    return newest_folder(directory) / name
 
 
 def _scope(directory: Path) -> Path:
@@ -506,15 +436,6 @@ def _replace(path: Path, old: bytes, new: bytes) -> None:
     path.write_bytes(data.replace(old, new, 1))
 
 
-def another_url(path: Path) -> None:
-    """One letter of the last URL is another one; it is canonical all the same."""
-    data = path.read_bytes()
-    at = data.rindex(b"http://")
-    end = min(place for place in (data.find(b"\n", at), data.find(b"\t", at)) if place > 0)
-    letter = max(place for place in range(at, end) if data[place : place + 1].isalpha())
-    path.write_bytes(data[:letter] + data[letter : letter + 1].swapcase() + data[letter + 1 :])
-
-
 def _edit(path: Path, change: Callable[[dict], object]) -> None:
     value = json.loads(path.read_bytes())
     del value["sha1"]
@@ -522,54 +443,9 @@ def _edit(path: Path, change: Callable[[dict], object]) -> None:
     path.write_text(json.dumps(sealed(value)))
 
 
-def found(krake: Krake, *words: str) -> Counter[str]:
-    done = krake("fsck", "--json", *words)
-    report = done.json
-    assert done.code == (0 if report["clean"] else 1)
-    assert report["clean"] == all(one["severity"] == "note" for one in report["findings"])
-    for one in report["findings"]:
-        assert one["where"]
-        assert one["problem"]
-        assert one["repair"]
-    return Counter(one["name"] for one in report["findings"] if one["severity"] != "note")
-
-
-def waiting(krake: Krake) -> Counter[str]:
-    """URLs in the queue."""
-    return Counter(one.url for one in Queue(queue(krake.directory), "node-a"))
-
-
-def visited(krake: Krake) -> Counter[str]:
-    return Result(load_config(str(krake.file))).visited()
-
-
 def meant(web: Serving, words: tuple[str, ...]) -> tuple[str, ...]:
     """The command that words say: in place of SEEDS, those of the crawl."""
     return tuple("\n".join(web.seeds) if word == "SEEDS" else word for word in words)
-
-
-def carry_out(krake: Krake, words: tuple[str, ...]) -> None:
-    if words[0] == "rm":
-        for path in krake.directory.glob(words[1]):
-            krake_rm(path)
-    else:
-        krake.ok(*words)
-
-
-def krake_rm(path: Path) -> None:
-    for inner in sorted(path.rglob("*"), reverse=True):
-        inner.unlink() if inner.is_file() else inner.rmdir()
-    path.unlink() if path.is_file() else path.rmdir()
-
-
-@pytest.fixture(scope="module")
-def whole(settled: Path) -> tuple[Counter[str], Counter[str]]:
-    """What was crawled to an end, and what waits, in the crawl that nothing happened to."""
-    pages: Counter[str] = Counter()
-    for path in settled.glob("dfs/crawl/1*/node-a/pages.parquet"):
-        rows = pq.read_table(path, columns=["url", "retry_at"]).to_pylist()
-        pages.update(row["url"] for row in rows if row["retry_at"] is None)
-    return pages, Counter(one.url for one in Queue(settled / "queue" / "node-a", "node-a"))
 
 
 @pytest.mark.parametrize("which", DAMAGES)
@@ -613,18 +489,7 @@ def test_a_spool_whose_segment_stands_may_be_damaged(copy: Callable[..., Krake])
     DAMAGES["positions of a part: cut"].do(krake.directory)
     assert found(krake) == Counter()
     krake.ok("crawl", "--run-id", "one", "--iterations", "4")
-    assert not (queue(krake.directory) / "spool").exists()
-
-
-def snapshot(directory: Path) -> dict[Path, bytes]:
-    """All files but locks, and what a data base keeps next to itself while it is open."""
-    return {
-        path: path.read_bytes()
-        for path in directory.rglob("*")
-        if path.is_file()
-        and path.name != "lock"
-        and not re.search(r"\.sqlite-(wal|shm)$", path.name)
-    }
+    assert not (node_a(krake.directory) / "spool").exists()
 
 
 def test_fsck_changes_nothing_and_makes_no_store(

@@ -17,8 +17,9 @@ import pytest
 
 from crawl_lib.cli.parser import build_parser
 from tests.cli.conftest import Krake
+from tests.harms import flip
 from tests.repair.archives import pages_archive, write
-from tests.repair.crawled import flip
+from tests.repair.checked import snapshot
 from tests.scopes import scope_of
 
 
@@ -241,15 +242,6 @@ def test_a_dry_admission_refuses_what_the_admission_refuses(copy: Callable[..., 
     assert "is not in servers" in krake("nodes", "admit", "node-x", "--dry-run").error()
 
 
-def contents(directory: Path) -> dict[str, str]:
-    """Every file but locks, and what a data base keeps next to itself while it is open."""
-    return {
-        str(path.relative_to(directory)): sha256(path.read_bytes()).hexdigest()
-        for path in sorted(directory.rglob("*"))
-        if path.is_file() and not path.name.endswith(("lock", "-wal", "-shm"))
-    }
-
-
 @pytest.mark.parametrize(
     ("command", "prepare"),
     [case for case in CASES if case[1] is not archive_and_no_keys],  # refused without keys
@@ -262,10 +254,10 @@ def test_run_twice_a_command_finds_its_work_done(
     words = [*command.split(), *prepare(krake), *(["--yes"] if command in WITH_YES else [])]
     done = krake(*words)
     assert not done.err.startswith("krake: "), done
-    before = contents(krake.directory)
+    before = snapshot(krake.directory)
     again = krake(*words)
     if command == "keys dump":
         assert "is there already" in again.error()
     else:
         assert not again.err.startswith("krake: "), again
-    assert contents(krake.directory) == before
+    assert snapshot(krake.directory) == before

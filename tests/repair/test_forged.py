@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from pathlib import Path
@@ -22,10 +21,12 @@ from crawl_lib.segment.encoder import RecordEncoder, WarcInfo
 from crawl_lib.stores import open_stores
 from crawl_lib.urls import key_of
 from tests.e2e.crawl import make_config
+from tests.frontier.conftest import _no_fsync
 from tests.repair.archives import answer, archive, question, record_id
 from tests.repair.crawled import problems, rows, stores_of, warc_of
 from tests.segment.helpers import answered, failed, taken
 
+__all__ = ["_no_fsync"]
 SEEDS = 200
 MEMBER = b"\x1f\x8b\x08\0"
 PLANTED = b"planted.example"
@@ -148,11 +149,6 @@ def check(config: Config, segment: Path, name: SegmentRef) -> set[str]:
         for record in reader.records(file):
             assert "planted" not in record.url
     return kept
-
-
-@pytest.fixture(autouse=True)
-def _no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
 def test_no_repair_believes_records_in_bodies(made: list[Path], tmp_path: Path) -> None:

@@ -1,10 +1,5 @@
 """No fsync in these tests: it guards against a power loss, which no test can cut, and costs most of their time."""
 
-import os
+from tests.frontier.conftest import _no_fsync
 
-import pytest
-
-
-@pytest.fixture(autouse=True)
-def _no_fsync(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+__all__ = ["_no_fsync"]

@@ -21,6 +21,7 @@ from crawl_lib.segment.recover import read_groups
 from crawl_lib.segment.tables import read_blocks
 from crawl_lib.storage import LocalStorage
 from tests.forked import run_python
+from tests.harms import flip
 from tests.segment.helpers import (
     NODES,
     add_rows,
@@ -423,9 +424,7 @@ def test_a_damaged_part_without_rows_is_named_with_what_it_held(tmp_path: Path) 
     items = fetches()
     close_rowless(tmp_path, items)
     (part,) = Spool(tmp_path / "spool").parts()
-    data = bytearray(part.warc.read_bytes())
-    data[len(data) // 2] ^= 1
-    part.warc.write_bytes(data)
+    flip(part.warc)
     with pytest.raises(
         DamagedFileError,
         match=rf"{part.warc.name}: is not what was written.* {len(items)} fetches are lost",

@@ -44,11 +44,6 @@ A, B, C, D = (f"http://{name}.example/" for name in "abcd")
 PAGES = {A: "octopus octopus arms sea", B: "octopus sea sea", C: "sea", D: ""}
 
 
-@pytest.fixture
-def stores(config: Config) -> Stores:
-    return stores_on(open_storage(config), config)
-
-
 def by_brute_force(texts: Texts, most: int) -> list[dict[str, Any]]:
     counted = {url: count_words(text) for url, text in texts.items() if text}
     having: dict[str, list[tuple[float, str]]] = {}

@@ -57,6 +57,7 @@ from crawl_lib.versions import Family, Version, Versions, write_version
 from tests.crawldb.crawls import Crawl, Visit
 from tests.crawldb.test_update import DAY, NOW, T
 from tests.duplicates.web import lines, row_of, text_of
+from tests.harms import flip_bit
 from tests.stores import rows_of, stores_on
 
 FAMILIES = (CRAWLDB, OUTLINKS, LINKDB, LINKRANK, DUPLICATES, TERMS, INDEX, PLACES)
@@ -271,9 +272,7 @@ def test_a_flipped_bit_gives_no_other_rows(
     for number in range(FLIPS):
         root = shutil.copytree(made, tmp_path / str(number))
         file = rng.choice(sorted(root.glob(files)))
-        data = bytearray(file.read_bytes())
-        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-        file.write_bytes(data)
+        flip_bit(file, rng)
         found = answer(stores_of(root), ask)
         if isinstance(found, KrakeError):
             assert str(file.relative_to(root)) in str(found)

@@ -1,7 +1,8 @@
-"""What fsck tells of nodes that left, of pages that a salvage lost, and of what killed attempts left on the store."""
+"""Folders of the crawl directory: scopes, seeds and indexes, and what killed attempts left there."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -10,77 +11,192 @@ from typing import Any
 
 import pytest
 
+from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.crawldir import Starts
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.repair import sweep
+from crawl_lib.repair.fsck import fsck, repair_crawl
 from crawl_lib.rounds import start_iteration
-from crawl_lib.stores import open_stores
+from crawl_lib.stores import Stores, open_stores
 from crawl_lib.versions import answer_folder
 from demo import Serving
 from tests.cli.conftest import Krake
 from tests.forked import run_forked
-from tests.repair.crawled import flip
-from tests.repair.killed import run_killed
-from tests.repair.test_damages import found, visited
+from tests.repair.checked import REPAIR, findings, found, newest_folder, visited
+from tests.scopes import scope_of, shared_scopes
+
+HOSTS = ("a.test", "b.test", "c.test")
+
+
+@pytest.fixture
+def grown(config: Config) -> Stores:
+    """Six iterations. A host came before the first, the third and the fifth of them."""
+    stores = open_stores(config)
+    for host in HOSTS:
+        stages.inject(stores, run_id=f"seeds of {host}", seeds=f"http://{host}/")
+        for turn in ("first", "second"):
+            start_iteration(stores, run_id=f"{turn} of {host}", iteration=1)
+    return stores
+
+
+def begin(stores: Stores) -> None:
+    """Begin an iteration in another process, which remembers no folder."""
+    start_iteration(open_stores(stores.config), run_id="next", iteration=1)
+
+
+def directory(stores: Stores) -> Path:
+    return Path(stores.config.dfs_primary) / stores.config.crawl.directory
+
+
+def folders(stores: Stores) -> list[Path]:
+    return sorted(directory(stores).glob("[0-9]*"))
+
+
+def scopes(stores: Stores) -> list[list[str]]:
+    """The hosts in scope of each iteration."""
+    return [
+        sorted(stores.crawl.scopes.read(stores.crawl.folder(path.name).iteration()))
+        for path in folders(stores)
+    ]
+
+
+SCOPES = [["a.test"]] * 2 + [["a.test", "b.test"]] * 2 + [["a.test", "b.test", "c.test"]] * 2
+
+
+def problems(stores: Stores) -> list[str]:
+    return [one.name for one in fsck(stores).findings if one.name != "leftover"]
+
+
+def test_iterations_of_one_scope_share_its_file(grown: Stores) -> None:
+    assert scopes(grown) == SCOPES
+    assert len(shared_scopes(directory(grown))) == 3
+    assert problems(grown) == []
+
+
+@pytest.mark.parametrize("data", [None, b"", b"b.test\n", b"\xff\xfe"])
+@pytest.mark.parametrize("number", [0, 3, 5])
+def test_a_damaged_scope_is_one_finding_and_is_made_again(
+    grown: Stores, number: int, data: bytes | None
+) -> None:
+    path = scope_of(folders(grown)[number])
+    if data is None:
+        path.unlink()
+    else:
+        path.write_bytes(data)
+    assert problems(grown) == ["scope_damaged"]
+    repair_crawl(grown)
+    assert problems(grown) == []
+    assert scopes(grown) == SCOPES
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_a_lost_iteration_gets_a_scope_that_the_crawl_has(grown: Stores, number: int) -> None:
+    """All hosts of its own, and none that came later than the next iteration."""
+    (folders(grown)[number] / "iteration.json").unlink()
+    repair_crawl(grown)
+    assert problems(grown) == []
+    after = scopes(grown)
+    assert after[:number] + after[number + 1 :] == SCOPES[:number] + SCOPES[number + 1 :]
+    assert set(SCOPES[number]) <= set(after[number]) <= set(SCOPES[min(number + 1, 5)])
+    begin(grown)
+    assert scopes(grown)[-1] == SCOPES[-1]
+
+
+def test_a_damaged_scope_is_no_guess_for_iterations_that_are_lost(grown: Stores) -> None:
+    """The hosts that the damage took away would be out of scope."""
+    lost = folders(grown)[2:4]
+    scope_of(lost[0]).write_bytes(b"a.test\n")
+    for folder in lost:
+        (folder / "iteration.json").unlink()
+    repair_crawl(grown)
+    assert problems(grown) == []
+    assert all(set(SCOPES[number]) <= set(scopes(grown)[number]) for number in (2, 3))
+
+
+def test_all_iterations_and_a_scope_are_lost(grown: Stores) -> None:
+    for folder in folders(grown):
+        (folder / "iteration.json").write_bytes(b"{")
+    repair_crawl(grown)
+    assert problems(grown) == []
+    assert scopes(grown)[-1] == SCOPES[-1]
+
+
+def delete_first_four(stores: Stores) -> None:
+    for folder in folders(stores)[:4]:
+        shutil.rmtree(folder)
+
+
+def delete_newest_two(stores: Stores) -> None:
+    for folder in folders(stores)[-2:]:
+        shutil.rmtree(folder)
+
+
+def keep_all(_: Stores) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("delete", "left"), [(keep_all, 3), (delete_first_four, 1), (delete_newest_two, 3)]
+)
+def test_a_sweep_deletes_scopes_that_no_iteration_will_have(
+    grown: Stores, delete: Callable[[Stores], None], left: int
+) -> None:
+    """The next start may name the scope of the newest folder again, after people deleted that."""
+    delete(grown)
+    sweep(grown)
+    assert len(shared_scopes(directory(grown))) == left
+    assert problems(grown) == []
+    begin(grown)
+    assert scopes(grown)[-1] == SCOPES[-1]
+    assert len(shared_scopes(directory(grown))) == left
+
+
+def test_a_sweep_keeps_every_scope_while_an_iteration_cannot_be_read(grown: Stores) -> None:
+    delete_first_four(grown)
+    (folders(grown)[0] / "iteration.json").write_bytes(b"{")
+    sweep(grown)
+    assert len(shared_scopes(directory(grown))) == 3
+
+
+def test_a_sweep_keeps_the_scope_that_a_start_is_about_to_name(
+    grown: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stages.inject(grown, run_id="seeds of d.test", seeds="http://d.test/")
+    give_name, swept = Starts.give_name, []
+
+    def give_name_later(*given: Any) -> None:
+        swept.append(sweep(open_stores(grown.config)).deleted)
+        give_name(*given)
+
+    monkeypatch.setattr(Starts, "give_name", give_name_later)
+    begin(grown)
+    assert swept == [[]]
+    assert scopes(grown)[-1] == [*HOSTS, "d.test"]
+    assert problems(grown) == []
+
+
+def test_a_start_after_a_damaged_scope_nobody_has_names_the_repair(grown: Stores) -> None:
+    """Nothing takes the file for the scope that its name promises."""
+    newest = scope_of(folders(grown)[-1])
+    delete_newest_two(grown)
+    newest.write_bytes(b"a.test\n")
+    begin(grown)
+    assert (
+        json.loads((folders(grown)[-1] / "iteration.json").read_bytes())["scope_sha256"]
+        == newest.name
+    )
+    assert problems(grown) == ["scope_damaged"]
+    repair_crawl(grown)
+    assert scopes(grown)[-1] == SCOPES[-1]
+
 
 UPLOADED = "segment.publish.uploaded"
 """Killed here, the hidden folder of a take holds some of its files."""
 
 
-def findings(krake: Krake) -> dict[str, dict[str, Any]]:
-    return {one["name"]: one for one in krake("fsck", "--fast", "--json").json["findings"]}
-
-
 def hidden(krake: Krake) -> list[Path]:
     return list(krake.directory.glob("dfs/crawl/1*/.node-a-*"))
-
-
-def test_a_node_that_left_without_being_retired_is_named_until_it_is(
-    copy: Callable[..., Krake],
-) -> None:
-    krake = copy()
-    assert "node_not_retired" not in findings(krake)
-    krake.change(servers=["node-b"])
-    found = findings(krake)["node_not_retired"]
-    assert found["severity"] == "warning"
-    assert "`krake nodes retire node-a`" in found["repair"]
-    krake.ok("nodes", "retire", "node-a")
-    assert "node_not_retired" not in findings(krake)
-
-
-def test_pages_that_a_salvage_lost_are_noted_until_they_are_requeued_or_crawled(
-    copy: Callable[..., Krake],
-) -> None:
-    krake = copy()
-    warc = max(
-        krake.directory.glob("dfs/crawl/1*/node-a/*.warc.gz"), key=lambda path: path.stat().st_size
-    )
-    for share in (0.3, 0.7):
-        flip(warc, share)
-    assert (
-        run_killed(["--config", str(krake.file), "fsck", "--repair"], "repair.swap.indexed").code
-        == -9
-    )
-    (warc.parent.parent / ".swap-node-a.json").unlink()
-    report = krake.ok("fsck", "--json").json
-    [note] = [one for one in report["findings"] if one["name"] == "pages_lost"]
-    assert report["clean"]
-    assert note["severity"] == "note"
-    assert note["count"] >= 1
-    assert "`krake fsck --repair`" in note["repair"]
-    before = set(krake.directory.glob("dfs/crawl/seeds/*"))
-    krake.ok("fsck", "--repair")
-    assert "pages_lost" not in findings(krake), "they are requeued"
-    krake.ok("crawl", "--batch-size", "1000")
-    krake.ok("settle")
-    [requeued] = set(krake.directory.glob("dfs/crawl/seeds/*")) - before
-    shutil.rmtree(requeued)
-    assert "pages_lost" not in findings(krake), "they are crawled again"
-    krake.ok("fsck", "--repair")
-    assert set(krake.directory.glob("dfs/crawl/seeds/*")) == before, (
-        "a repair does not queue them once more"
-    )
 
 
 def test_the_hidden_folder_of_a_take_that_was_deleted_is_named_and_swept(
@@ -266,35 +382,6 @@ def test_the_hidden_folder_of_an_import_is_left_until_its_segment_stands(
     assert not list(folder.glob(f".{segment}-*"))
 
 
-def test_the_directory_of_a_node_that_left_is_looked_at_and_repaired(
-    copy: Callable[..., Krake],
-) -> None:
-    """Its damage was not found, and `nodes retire` and `fsck --repair` named each other."""
-    krake = copy()
-    krake.change(servers=["node-b"])
-    (krake.directory / "queue" / "node-a" / "state").write_text("x\n")
-    assert {"state_damaged", "node_not_retired"} <= findings(krake).keys()
-    assert "krake fsck --repair" in krake("nodes", "retire", "node-a").error()
-    krake("fsck", "--repair")
-    assert findings(krake).keys() == {"node_not_retired"}
-    krake.ok("nodes", "retire", "node-a")
-    assert findings(krake) == {}
-
-
-def test_key_tables_are_filled_from_the_queue_of_a_node_that_left(
-    copy: Callable[..., Krake],
-) -> None:
-    """They lacked its keys for good, and no task could begin."""
-    krake = copy()
-    krake.change(servers=["node-b"])
-    for table in krake.directory.glob("keys/*.sqlite"):
-        table.unlink()
-    krake("fsck", "--repair")
-    assert findings(krake).keys() == {"node_not_retired"}
-    krake.ok("nodes", "retire", "node-a")
-    assert krake("fsck", "--json").json["findings"] == []
-
-
 def test_damaged_seeds_are_injected_again_for_the_nodes_that_there_are_now(
     copy: Callable[..., Krake], web: Serving
 ) -> None:
@@ -309,3 +396,38 @@ def test_damaged_seeds_are_injected_again_for_the_nodes_that_there_are_now(
     krake.ok("inject", "\n".join(web.seeds), "--run-id", "one")
     assert "seeds_damaged" not in findings(krake)
     krake.ok("settle")
+
+
+def test_a_look_that_fails_calls_nothing_clean(copy: Callable[..., Krake]) -> None:
+    """It was listed as skipped, with exit code 0, and no input of the part that was to be repaired."""
+    krake = copy()
+    (newest_folder(krake.directory) / ".swap-node-a.json").mkdir()
+    for words in (("fsck",), ("fsck", "--fast"), (*REPAIR, "--only", "segments")):
+        assert ".swap-node-a.json: cannot be read" in krake(*words).error()
+
+
+def test_a_repair_that_cannot_be_done_yet_is_not_told_as_done(copy: Callable[..., Krake]) -> None:
+    """An index is made from the segments: it is written when the damaged one is made again."""
+    krake = copy()
+    folder = max(krake.directory.glob("dfs/crawl/1*"))
+    (folder / "index.json").write_bytes(b"{")
+    (folder / "node-a/manifest.json").write_bytes(b"{")
+    first = krake.ok(*REPAIR).out.splitlines()[0]
+    assert f"{folder.name}/node-a" in first
+    assert "index.json" not in first
+    assert found(krake) == {}
+
+
+def test_seeds_that_are_damaged_are_put_aside_when_they_are_injected_again(
+    copy: Callable[..., Krake], web: Serving
+) -> None:
+    """No file of URLs is deleted before others took its place."""
+    krake = copy()
+    [seeds] = krake.directory.glob("dfs/crawl/seeds/*")
+    (seeds / "manifest.json").write_bytes(b"{")
+    krake.ok("inject", "\n".join(web.seeds), "--run-id", "one")
+    [aside] = krake.directory.glob("dfs/crawl/seeds/.damaged-*")
+    assert (aside / "outlinks").exists()
+    assert str(aside.relative_to(krake.directory / "dfs")) in krake.ok("sweep", "--damaged").out
+    assert not aside.exists()
+    assert found(krake) == {}

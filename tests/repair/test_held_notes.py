@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
-import yaml
 
 from crawl_lib import stages
 from crawl_lib.config import load_config
@@ -28,11 +27,13 @@ from demo import Serving
 from tests.cli.conftest import Krake, run_in_process
 from tests.contracts.mariadb import PASSWORD, MariaDb, mariadb
 from tests.e2e.crawl import run_crawl, settle
-from tests.frontier.helpers import to_be_adopted
+from tests.harms import changed
+from tests.repair.checked import REPAIR, lose_a_url
 from tests.repair.killed import run_killed
 
 __all__ = ["mariadb"]
-DROP = ("fsck", "--repair")
+
+
 COMPARED = "queues noted elsewhere"
 
 
@@ -61,12 +62,7 @@ class Machines:
 
     def set(self, **sections: Any) -> None:
         for krake in (self.a, self.b, self.c):
-            configure(krake, **sections)
-
-
-def configure(krake: Krake, **sections: Any) -> None:
-    value = yaml.safe_load(krake.file.read_text())
-    krake.file.write_text(yaml.safe_dump({**value, **sections}))
+            krake.change(**sections)
 
 
 @pytest.fixture(scope="session")
@@ -103,8 +99,8 @@ def machines(
     shutil.copytree(two_nodes, a.directory)
     dfs = a.directory / "dfs"
     key_storage = {"servers": [mariadb.server], "database": mariadb.new_database(), "user": "krake"}
-    configure(a, key_storage=key_storage, dfs_primary=str(dfs))
-    a.ok(*DROP)
+    a.change(key_storage=key_storage, dfs_primary=str(dfs))
+    a.ok(*REPAIR)
     for krake in (b, c):
         (krake.directory / "queue").mkdir(parents=True)
         shutil.copyfile(a.file, krake.file)
@@ -142,18 +138,6 @@ def waits(krake: Krake, node: str) -> Counter[str]:
     return Counter(lines[numbers[0] :])
 
 
-def lose_a_url(krake: Krake, node: str) -> str:
-    """Somebody takes the last URL out of a queue, and repairs `state`."""
-    path = krake.directory / "queue" / node
-    numbers = (path / "state").read_text().split()
-    last = path / str(len(numbers) - 2)
-    *lines, url = last.read_text().split()
-    (path / "state").write_text("\n".join([*numbers[:-1], str(len(lines))]) + "\n")
-    last.write_text("".join(f"{line}\n" for line in lines))
-    to_be_adopted(path)
-    return url
-
-
 def note_of(machines: Machines, node: str) -> tuple[HeldNote, set[bytes]]:
     stores = open_stores(load_config(str(machines.a.file)))
     note = HeldNotes(stores.crawl, node).read()
@@ -180,8 +164,8 @@ def test_a_lost_url_is_found_by_any_machine_and_comes_back(machines: Machines) -
         assert key_of(url).hex() in one["problem"]
         assert krake("fsck").code == 1
 
-    assert a(*DROP, "--dry-run", "--json").json["keys"]["dropped"] == 1
-    done = a.ok(*DROP, "--json").json
+    assert a(*REPAIR, "--dry-run", "--json").json["keys"]["dropped"] == 1
+    done = a.ok(*REPAIR, "--json").json
     assert (done["keys"]["dropped"], done["keys"]["reread"], done["keys"]["elsewhere"]) == (
         1,
         ["node-a"],
@@ -209,7 +193,7 @@ def test_a_check_says_which_node_has_not_noted_its_keys_and_which_command_does(
     assert "node-a" not in text, "its queue is here"
     for node in ("node-a", "node-b"):
         assert f"`krake fsck --node {node}` on the node's machine" in machines.c("fsck").out
-    assert "run `krake fsck --node node-b` on the node's machine" in a.ok(*DROP).out
+    assert "run `krake fsck --node node-b` on the node's machine" in a.ok(*REPAIR).out
     b.ok("fsck", "--node", "node-b")
     assert compared(a)
     assert not compared(b), "node-a has none yet"
@@ -234,7 +218,7 @@ def test_a_note_is_of_no_use_once_somebody_has_worked_on_its_node(machines: Mach
         machines.b.ok(*work)
         assert machines.notes("node-b") == [], work
     assert not compared(machines.a)
-    assert "run `krake fsck --node node-b` on the node's machine" in machines.a(*DROP).out
+    assert "run `krake fsck --node node-b` on the node's machine" in machines.a(*REPAIR).out
 
 
 def test_what_only_looks_leaves_the_note_alone_and_leaves_none(machines: Machines) -> None:
@@ -244,7 +228,7 @@ def test_what_only_looks_leaves_the_note_alone_and_leaves_none(machines: Machine
         assert machines.notes("node-b") == []
     machines.note()
     [note] = machines.notes("node-b")
-    for words in (["fsck"], DROP, [*DROP, "--dry-run"], ["status"]):
+    for words in (["fsck"], REPAIR, [*REPAIR, "--dry-run"], ["status"]):
         b.ok(*words)
     assert machines.notes("node-b") == [note]
     b.ok("fsck", "--node", "node-b")
@@ -289,36 +273,14 @@ def test_a_node_that_began_to_work_while_keys_are_compared_is_no_damage(
     b.ok("fsck", "--node", "node-b")
     with monkeypatch.context() as patched:
         patched.setattr(fill, "unheld_keys", b_settles_first)
-        error = a(*DROP).out
+        error = a(*REPAIR).out
     assert "somebody began to work on node-b meanwhile" in error
     assert "`krake fsck --node node-b`" in error
     assert known(a) >= {*new, stray}, "nothing was dropped"
 
 
-def damaged(path: Path, at: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[at] ^= 1
-    path.write_bytes(data)
-
-
-DAMAGES: dict[str, Callable[[Path], object]] = {
-    "a byte of a key": lambda note: damaged(note / "keys", 45),
-    "the last key is cut off": lambda note: (note / "keys").write_bytes(
-        (note / "keys").read_bytes()[:-20]
-    ),
-    "half a key is cut off": lambda note: (note / "keys").write_bytes(
-        (note / "keys").read_bytes()[:-7]
-    ),
-    "a byte of what is said of them": lambda note: damaged(note / "note.json", 15),
-    "it is empty": lambda note: (note / "note.json").write_bytes(b""),
-    "it is another node's": lambda note: [
-        shutil.rmtree(note),
-        shutil.copytree(next((note.parents[1] / "node-a").iterdir()), note),
-    ],
-}
-
-
-def test_a_damaged_note_is_refused(machines: Machines) -> None:
+def test_a_harmed_note_is_refused(machines: Machines) -> None:
+    """So is the note of another node in its place."""
     a = machines.a
     machines.note()
     lose_a_url(a, "node-a")
@@ -326,26 +288,32 @@ def test_a_damaged_note_is_refused(machines: Machines) -> None:
     whole = a.directory / "whole"
     [note] = machines.notes("node-b")
     shutil.copytree(note, whole)
-    for name, damage in DAMAGES.items():
-        damage(note)
+    for seed in range(8):
+        rng = Random(seed)
+        if seed:
+            how = changed(note / rng.choice(("keys", "note.json")), rng)
+        else:
+            how = "another node's"
+            shutil.rmtree(note)
+            shutil.copytree(next((note.parents[1] / "node-a").iterdir()), note)
         found = report(a)
         [one] = found["findings"]
-        assert one["name"] == "held_note_damaged", name
+        assert one["name"] == "held_note_damaged", how
         assert "run `krake fsck --node node-b` on the node's machine" in one["problem"]
-        assert any("node node-b has a damaged note" in text for text in found["skipped"]), name
-        assert "run `krake fsck --node node-b`" in a(*DROP).out, name
+        assert any("node node-b has a damaged note" in text for text in found["skipped"]), how
+        assert "run `krake fsck --node node-b`" in a(*REPAIR).out, how
         assert known(a) == before
         shutil.rmtree(note)
         shutil.copytree(whole, note)
     assert names(a) == {"key_without_url": 1}
-    assert a.ok(*DROP, "--json").json["keys"]["dropped"] == 1
+    assert a.ok(*REPAIR, "--json").json["keys"]["dropped"] == 1
 
 
 def test_a_note_made_with_another_config_is_refused(machines: Machines) -> None:
     machines.note()
-    configure(machines.a, urls={"scope": "hosts", "max_length_chars": 1000})
+    machines.a.change(urls={"scope": "hosts", "max_length_chars": 1000})
     assert not compared(machines.a)
-    assert "another config" in machines.a(*DROP).out
+    assert "another config" in machines.a(*REPAIR).out
     assert compared(machines.b), "the one that made it takes it"
 
 
@@ -387,13 +355,13 @@ def test_a_queue_that_is_lost_is_found_again_from_all_machines(machines: Machine
     before = waits(b, "node-b")
     shutil.rmtree(b.directory / "queue" / "node-b")
     b.ok("nodes", "restart", "node-b")
-    assert "run `krake fsck --node node-a`" in b(*DROP).out
+    assert "run `krake fsck --node node-a`" in b(*REPAIR).out
     a.ok("fsck", "--node", "node-a")
     b("fsck", "--node", "node-b")
     found = report(a)
     assert found["findings"] == [], "what to do is said where it was found"
     assert "a repair found URLs gone that node-b held" in found["skipped"][-1]
-    assert b.ok(*DROP, "--json").json["keys"]["dropped"] == before.total()
+    assert b.ok(*REPAIR, "--json").json["keys"]["dropped"] == before.total()
     b.ok("settle", "--node", "node-b")
     assert waits(b, "node-b") == before
     machines.note()
