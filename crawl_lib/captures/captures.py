@@ -36,11 +36,11 @@ class Captures:
     def of(cls, work: VersionWork, *, standing: bool = False) -> "Captures":
         """Take the newest CrawlDb and its segments, or all segments.
 
-        The segments are those that the version has taken in.
+        With a CrawlDb, the segments are the inputs of its version.
 
-        `standing`: of pages that are still there alone, by their newest answer (the engine's view `answered`) or by the
-        CrawlDb, whose orphans are there with `crawldb.orphans: keep`. Raises InputError before the first of them,
-        DamagedFileError, StorageError, StoppedError.
+        `standing`: leave out pages that are gone, by their newest answer (the engine's view `answered`) or by the
+        CrawlDb; orphans of the CrawlDb stay with `crawldb.orphans: keep`. Raises InputError before the first CrawlDb or
+        segment, DamagedFileError, StorageError, StoppedError.
         """
         stores, engine = work.stores, work.engine
         version = newest_version(stores) if stores.config.order.has_crawldb else None

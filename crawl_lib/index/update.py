@@ -164,7 +164,7 @@ def newest_index(versions: Versions) -> Version | None:
     try:
         return versions.newest()
     except DamagedFileError as error:
-        log.warning("%s; it is made anew", error)
+        log.warning("%s; the index is made again", error)
         return None
 
 
