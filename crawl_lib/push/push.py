@@ -35,7 +35,7 @@ from crawl_lib.version import mapping_file
 from crawl_lib.versions import Version, Versions
 
 MAX_ATTEMPTS = 4
-"""Beginnings of a push. Another push, or a stranger, may take the index away."""
+"""Limit of tries of a push. Another push, or a stranger, may take the index away."""
 FIRST_REVISION = 2
 """The first revision of an index with headings and anchors in the documents."""
 log = logging.getLogger(__name__)
