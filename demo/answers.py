@@ -43,7 +43,10 @@ class Answerer(Protocol):
         """Return the number of the site at an address."""
 
     def answer(self, target: Target, accepted: str) -> Answer:
-        """Return the answer for a target with the requested path. `accepted`: the Accept-Encoding header."""
+        """Return the answer for a target with the requested path.
+
+        `accepted`: the Accept-Encoding header.
+        """
 
 
 def make_answer(
@@ -54,7 +57,10 @@ def make_answer(
     chunked: bool = False,
     drip_s: float = 0.0,
 ) -> Answer:
-    """Make an answer from these headers and the common headers. `chunked`: send the body in chunks."""
+    """Make an answer from these headers and the common headers.
+
+    `chunked`: send the body in chunks.
+    """
     fields = [("Date", _DATE), ("Server", "synthweb"), *headers]
     if chunked:
         fields.append(("Transfer-Encoding", "chunked"))

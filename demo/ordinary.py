@@ -64,7 +64,10 @@ class OrdinaryPages:
         self._portable = {first for number, first in enumerate(self._original) if first != number}
 
     def make(self, extra_root_links: list[tuple[Target, str]]) -> dict[str, Resource]:
-        """Make all pages by path. `extra_root_links`: more links of page 0 (target, anchor)."""
+        """Make all pages by path.
+
+        `extra_root_links`: more links of page 0 (target, anchor).
+        """
         children = self._tree()
         made: list[Resource] = []
         for number, first in enumerate(self._original):

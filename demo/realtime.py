@@ -54,7 +54,10 @@ EXAMPLES = (
 
 
 def run(web: SynthWeb, config: Path, page: str) -> int:
-    """Serve until a signal; return the exit code. `page`: the address of the page. Raises KrakeError."""
+    """Serve until a signal; return the exit code.
+
+    `page`: the address of the page. Raises KrakeError.
+    """
     with end_on_signals(), ExitStack() as stack:
         listening = stack.enter_context(closing(listen(Address.of(page, "--listen"), "--listen")))
         _say("Starting a synthetic web, and the real-time service ...")
@@ -176,7 +179,10 @@ def _origin(request: Request) -> str:
 
 
 def make_app(connect: Callable[[], Client], examples: list[tuple[str, str]]) -> Starlette:
-    """Return the application of the page. Browsers reach the page by the names of loopback alone."""
+    """Return the application of the page.
+
+    Browsers reach the page by the names of loopback alone.
+    """
     page = _Page(connect, examples)
     return Starlette(
         routes=[Route("/", page.show, methods=["GET"]), Route("/", page.submit, methods=["POST"])],

@@ -93,7 +93,10 @@ class ServerProcess:
         self._process = self._directory = None
 
     def log(self) -> RequestLog:
-        """Return all requests so far; after the `with` block, all. Raises KrakeError if the server is gone."""
+        """Return all requests so far; after the `with` block, all.
+
+        Raises KrakeError if the server is gone.
+        """
         if self._finished is not None:
             return self._finished
         connection = http.client.HTTPConnection(self._host, self.port, timeout=_STOP_S)

@@ -135,7 +135,10 @@ def _since(watched: Watched, time_ms: float) -> str:
 def shown(
     url: str, watched: Watched | None, examples: list[tuple[str, str]], *, is_part: bool
 ) -> Response:
-    """Return the page, or as a part the stages alone. The header `More` says whether the script looks again."""
+    """Return the page, or as a part the stages alone.
+
+    The header `More` says whether the script looks again.
+    """
     document = watched.page.document if watched and watched.page else None
     html = _template().render(
         url=url,

@@ -196,7 +196,10 @@ def outcome_of(resource: Resource | None) -> Outcome:
 
 
 def find_truth(web: SynthWeb, port: int, seeds: Sequence[Target], options: TruthOptions) -> Truth:
-    """Walk the model; see `SynthWeb.truth`. Raises InputError for options under which the truth is not certain."""
+    """Walk the model; see `SynthWeb.truth`.
+
+    Raises InputError for options under which the truth is not certain.
+    """
     walk = _Walk(web, seeds, options, worst=False)
     walk.run()
     if options.max_depth is not None:

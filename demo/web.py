@@ -103,7 +103,10 @@ class SynthWeb:
         return [self.url(Target(site, "/"), port) for site in range(self.sites)]
 
     def delay_s(self, host: str) -> float:
-        """Return the Crawl-delay of a site in seconds, or 0. `host`: address without port."""
+        """Return the Crawl-delay of a site in seconds, or 0.
+
+        `host`: address without port.
+        """
         asks = kind_of(self.addresses().index(host)) is RobotsKind.CRAWL_DELAY
         return CRAWL_DELAY_S if asks else 0.0
 

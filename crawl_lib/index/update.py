@@ -1,8 +1,8 @@
 """A version of the index from the version before: files are linked, changed pages are deleted and added.
 
 The wanted rows are compared with the table of pages of the newest version, by key and digest. The whole index is made
-again without a version before, after a change of the fields, after damage to a file, if a fifth of the documents
-would be deleted ones, or if the words of deleted pages have to go (`purge`).
+again without a version before, and after a change of the fields or damage to a file. This also happens if a fifth of
+the documents would be deleted ones, or if the words of deleted pages have to go (`purge`).
 
 A process may be killed after each step: files are linked (`index.linked`), changed (`index.committed`), uploaded if the
 store is elsewhere (`index.uploaded`), sealed and renamed (`versions.*`). With `purge`, older versions are then deleted
@@ -327,7 +327,7 @@ class _IndexMaking:
         return Filled(facts, [entry for name, entry in hashed.items() if name in there])
 
     def keep_copy(self) -> None:
-        """Keep the uploaded files as this machine's copy of the version. Raises StorageError."""
+        """Keep the uploaded files as this machine's copy. Raises StorageError."""
         if self.staging is not None:
             with os_errors(self.staging, "search.directory cannot be used"):
                 publish_copy(self.staging, copies_folder(self.stores) / str(self.number))

@@ -114,7 +114,7 @@ def load_mapping(stores: Stores) -> dict[str, Any]:
 def alias_of(stores: Stores) -> str:
     """Return the alias of a crawl in OpenSearch.
 
-    That is `push.index`, or the name of the crawl in lower case.
+    The alias is `push.index`, or the name of the crawl in lower case.
     """
     return stores.config.push.index or stores.config.crawl.name.lower()
 
