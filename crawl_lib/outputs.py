@@ -88,6 +88,6 @@ OUTPUTS: tuple[Output, ...] = (
     CAPTURES_OUTPUT,
     STATISTICS_OUTPUT,
 )
-"""Each output stands after its inputs."""
+"""An output follows its inputs in this order."""
 MADE_BY_TASKS = {output.name: output for output in OUTPUTS if type(output).make is not Output.make}
 """The outputs with tasks, by their names in `outputs.tasks`, in the order of the tasks."""

@@ -1,7 +1,7 @@
 """`python -m demo serve|truth|realtime`: serve a synthetic web, alone or to the real-time service; or print its truth.
 
-`serve` prints one line of JSON (`port`, `seeds`) when it answers, and stops on Ctrl-C. `realtime` is what
-`make realtime` runs.
+`serve` prints one line of JSON (`port`, `seeds`) when the server answers, and stops on Ctrl-C. `make realtime` runs
+`realtime`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _parser() -> argparse.ArgumentParser:
     shared.add_argument("--calendar", action="store_true", help="with an endless calendar")
     shared.add_argument("--web", help="all of this as JSON (the fields of SynthWeb)")
     shared.add_argument(
-        "--port", type=int, default=0, help="port on all addresses; 0: one that is free"
+        "--port", type=int, default=0, help="port on all addresses; 0: any free port"
     )
     serving = commands.add_parser("serve", parents=[shared], help="serve the web")
     serving.add_argument("--log", type=Path, help="file for one line of JSON a request")
@@ -50,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
         "--config", type=Path, help="of the real-time service; default: config/realtime.yml"
     )
     watching.add_argument(
-        "--listen", default="127.0.0.1:8096", help="host:port of the page; port 0: any free one"
+        "--listen", default="127.0.0.1:8096", help="host:port of the page; port 0: any free port"
     )
     return parser
 
@@ -88,7 +88,7 @@ def _serve(web: SynthWeb, given: argparse.Namespace) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; returns the exit code (1: the message says what to do)."""
+    """Run one command; return the exit code (1: the message has the remedy)."""
     given = _parser().parse_args(arguments)
     try:
         web = _web(given)

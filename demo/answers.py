@@ -1,4 +1,4 @@
-"""What a server sends for a URL: status line, headers and body, rendered from the model and kept."""
+"""The answers of a server: status line, headers and body of each URL, rendered from the model and kept."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _CODERS: dict[str, Callable[[bytes], bytes]] = {
     "deflate": zlib.compress,
 }
 AGAIN_PATH = "/.synthweb/again"
-"""Asked for, it has forgotten which pages were asked for: those that fail at first do so again."""
+"""A request to this path makes pages that fail at first fail again: the server forgets earlier requests."""
 _DONE = Resource(204)
 _MISSING = Resource(404, body="<p>404</p>")
 
 
 class Answer(NamedTuple):
-    """An answer as sent. `head`: status line and headers with the empty line; `drip_s`: seconds that the body takes."""
+    """An answer as sent. `head`: status line and headers with the empty line; `drip_s`: seconds for the body."""
 
     status: int
     head: bytes
@@ -37,13 +37,16 @@ class Answer(NamedTuple):
 
 
 class Answerer(Protocol):
-    """What `server.serve` serves."""
+    """The source of answers for `server.serve`."""
 
     def site(self, address: str) -> int:
-        """The number of the site at an address."""
+        """Return the number of the site at an address."""
 
     def answer(self, target: Target, accepted: str) -> Answer:
-        """What to send for a target, path as requested. `accepted`: the Accept-Encoding header."""
+        """Return the answer for a target with the requested path.
+
+        `accepted`: the Accept-Encoding header.
+        """
 
 
 def make_answer(
@@ -54,7 +57,10 @@ def make_answer(
     chunked: bool = False,
     drip_s: float = 0.0,
 ) -> Answer:
-    """An answer with these headers, and those that every answer has. `chunked`: the body is sent in chunks."""
+    """Make an answer from these headers and the common headers.
+
+    `chunked`: send the body in chunks.
+    """
     fields = [("Date", _DATE), ("Server", "synthweb"), *headers]
     if chunked:
         fields.append(("Transfer-Encoding", "chunked"))
@@ -67,27 +73,27 @@ def make_answer(
 
 
 def _chunks(body: bytes) -> bytes:
-    """The body in chunks of odd sizes (RFC 9112, 7.1)."""
+    """Return the body in chunks of odd sizes (RFC 9112, 7.1)."""
     parts = [body[at : at + 1777] for at in range(0, len(body), 1777)]
     return b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts) + b"0\r\n\r\n"
 
 
 class Answers:
-    """Finds and renders what each URL of a synthetic web answers on one port."""
+    """Finds and renders the answers of a synthetic web on one port."""
 
     def __init__(self, web: SynthWeb, port: int) -> None:
         self._web, self._port = web, port
-        web.targets()  # made now: the first request's start would else lie long before its end
+        web.targets()  # made now: later, the first request would take long
         self._sites = {address: site for site, address in enumerate(web.addresses())}
         self._rendered: dict[tuple[Target, str], Answer] = {}
         self._asked: Counter[Target] = Counter()
 
     def site(self, address: str) -> int:
-        """The number of the site at an address."""
+        """Return the number of the site at an address."""
         return self._sites[address]
 
     def answer(self, target: Target, accepted: str) -> Answer:
-        """What to send. `accepted`: the Accept-Encoding header."""
+        """Return an answer. `accepted`: the Accept-Encoding header."""
         if target.path == AGAIN_PATH:
             self._asked.clear()
             return self._render(_DONE, "")

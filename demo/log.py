@@ -1,4 +1,4 @@
-"""The log of a test server: one JSON object a line and request, and what tests ask of it."""
+"""The log of a test server: a line with a JSON object for each request, and questions of tests to the log."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pathlib import Path
 class LoggedRequest:
     """One request as the server saw it.
 
-    `host`: the Host header (address and port). `path`: with query, as sent. `start`: when its head was whole, `end`:
-    when the last part of the answer was about to be written; both `time.monotonic()` seconds of this machine, the same
-    clock for all processes. So the measured gap between two requests is never less than what the client left.
+    `host`: the Host header (address and port). `path`: with query, as sent. `start`: the time when the server had the
+    whole head; `end`: the time just before the last part of the answer. Both are seconds of `time.monotonic()`, one
+    clock for all processes of this machine. So the measured gap between two requests is at least the client's gap.
     """
 
     host: str
@@ -28,7 +28,7 @@ class LoggedRequest:
     method: str = "GET"
 
     def to_line(self) -> str:
-        """Its line of the log, with the line's end."""
+        """Return the request's line of the log, with the line's end."""
         return json.dumps(asdict(self)) + "\n"
 
 
@@ -40,23 +40,24 @@ class RequestLog:
 
     @classmethod
     def of(cls, requests: Iterable[LoggedRequest]) -> RequestLog:
-        """A log of these requests, in any order; several servers' logs may be chained."""
+        """Make a log of requests in any order, also of several servers."""
         return cls(sorted(requests, key=lambda request: request.start))
 
     @classmethod
     def read(cls, path: Path) -> RequestLog:
-        """The log in a file; a last line without its end is left out."""
+        """Read the log in a file, without an incomplete last line."""
         lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
         return cls.of(LoggedRequest(**json.loads(line)) for line in lines)
 
     def hosts(self) -> list[str]:
-        """The Host headers seen, sorted."""
+        """Return all Host headers, sorted."""
         return sorted({request.host for request in self.requests})
 
     def closest_gap_s(self, host: str) -> float:
-        """The shortest time in seconds from the end of an answer of `host` to the start of the next request to it.
+        """Return the shortest time between an answer and the next request.
 
-        `host`: a Host header value. Negative where two requests overlapped; infinity below two requests.
+        The time is in seconds: negative if two requests overlapped, infinity below two requests. `host`: a Host header
+        value; only requests to this host count.
         """
         closest = float("inf")
         latest_end = float("-inf")
@@ -67,14 +68,14 @@ class RequestLog:
         return closest
 
     def closest_starts_s(self) -> float:
-        """The shortest time in seconds between the starts of any two requests; infinity below two."""
+        """Return the shortest time between two starts; infinity below two."""
         return min(
             (after.start - before.start for before, after in pairwise(self.requests)),
             default=float("inf"),
         )
 
     def counts(self, *, robots: bool = False) -> Counter[str]:
-        """Requests per URL. `robots`: those for /robots.txt too."""
+        """Count requests by URL. `robots`: count requests for /robots.txt, too."""
         return Counter(
             f"http://{request.host}{request.path}"
             for request in self.requests
@@ -82,5 +83,5 @@ class RequestLog:
         )
 
     def agents(self) -> set[str]:
-        """The User-Agent headers seen."""
+        """Return all User-Agent headers."""
         return {request.agent for request in self.requests}

@@ -1,4 +1,4 @@
-"""The plain records of the model: a link with its known target, and what one URL answers."""
+"""The plain records of the model: a link with its known target, and the resource behind a URL."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Target(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link in a page: where it leads, and how it is written.
+    """A link in a page: its target and its spelling.
 
-    `target`: None if it leads to no web page (`mailto:`). `href`: as written, before HTML escaping. `followed`:
-    whether a crawler that obeys nofollow follows it (the page's own nofollow not considered).
+    `target`: None without a web page as the target (`mailto:`). `href`: as written, before HTML escaping. `followed`:
+    whether a crawler with respect for nofollow follows the link (apart from the page's own nofollow).
     """
 
     target: Target | None
@@ -39,13 +39,13 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """What one URL answers.
+    """The resource behind one URL.
 
-    `mime`: Content-Type, None sends none. `body`: the content before codings, with `PORT_MARK` in it. `charset`: of
-    the bytes sent. `links`: in the order of the body. `redirect`: where Location leads. `coding`: Content-Encoding if
-    the client accepts it. `first_status`: answered to the first `first_times` requests, with a
-    Retry-After of `first_wait_s`. `drip_s`: seconds the body takes.
-    `nofollow`: the page as a whole says nofollow (meta robots or X-Robots-Tag).
+    `mime`: Content-Type, None: no such header. `body`: the content before codings, with `PORT_MARK`. `charset`: of the
+    sent bytes. `links`: in the order of the body. `redirect`: the target of Location. `coding`: Content-Encoding, if
+    the client accepts this coding. `first_status`: the status of the first `first_times` answers, with a Retry-After of
+    `first_wait_s`. `drip_s`: seconds for the body. `nofollow`: the whole page has nofollow (meta robots or
+    X-Robots-Tag).
     """
 
     status: int = 200
@@ -64,7 +64,7 @@ class Resource:
     nofollow: bool = False
 
     def content(self, port: int) -> bytes:
-        """The content as served on `port`, before content and transfer codings."""
+        """Return the content on a port, before content and transfer codings."""
         if isinstance(self.body, bytes):
             return self.body
         return self.body.replace(PORT_MARK, str(port)).encode(self.charset)

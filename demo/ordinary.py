@@ -1,4 +1,4 @@
-"""A site's ordinary pages: a tree of links that reaches them all, and more links with power-law degrees."""
+"""A site's ordinary pages: a tree of links to all pages, and more links with power-law degrees."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ _BUSY_EVERY, _ALWAYS_BUSY = 5, 11
 
 
 def made_busy(pages: dict[str, Resource], times: int) -> dict[str, Resource]:
-    """Some of a site's ordinary pages answer 503 or 429 to so many requests at first, one in eleven to all."""
+    """Make some pages answer 503 or 429 to the first requests.
+
+    `times`: number of these requests. Every eleventh page answers 503 to all requests.
+    """
     found = dict(pages)
     for number, (path, made) in enumerate(pages.items()):
         if number % _ALWAYS_BUSY == _ALWAYS_BUSY - 1:
@@ -39,7 +42,7 @@ def made_busy(pages: dict[str, Resource], times: int) -> dict[str, Resource]:
 
 
 def page_path(seed: int, site: int, number: int) -> str:
-    """The canonical path of a site's ordinary page; page 0 is `/`."""
+    """Return the canonical path of an ordinary page; page 0 is `/`."""
     if number == 0:
         return "/"
     rng = repeatable(f"{seed}:{site}:{number}:path")
@@ -53,7 +56,7 @@ class OrdinaryPages:
         self._seed, self._site, self._sites, self._pages = seed, site, sites, pages
         self._rng = repeatable(f"{seed}:{site}:ordinary")
         self._paths = [page_path(seed, site, number) for number in range(pages)]
-        # A copy repeats the bytes of a page before it, so neither may hold links that depend on its place.
+        # A copy repeats the bytes of an earlier page, so the links of both must not depend on the place of the page.
         self._original = list(range(pages))
         for number in range(4, pages):
             if self._rng.random() < _COPY_SHARE:
@@ -61,7 +64,10 @@ class OrdinaryPages:
         self._portable = {first for number, first in enumerate(self._original) if first != number}
 
     def make(self, extra_root_links: list[tuple[Target, str]]) -> dict[str, Resource]:
-        """All pages by path. `extra_root_links`: (target, anchor) that page 0 has besides its own."""
+        """Make all pages by path.
+
+        `extra_root_links`: more links of page 0 (target, anchor).
+        """
         children = self._tree()
         made: list[Resource] = []
         for number, first in enumerate(self._original):
@@ -73,7 +79,10 @@ class OrdinaryPages:
         return dict(zip(self._paths, made, strict=True))
 
     def _tree(self) -> list[list[int]]:
-        """Each page's parent is an original before it; so every page is reached from `/`."""
+        """Return the children of each page.
+
+        The parent of a page is an earlier original, so links lead from `/` to every page.
+        """
         children: list[list[int]] = [[] for _ in range(self._pages)]
         for number in range(1, self._pages):
             parent = self._original[int(number * self._rng.random() ** 1.5)]
@@ -117,7 +126,7 @@ class OrdinaryPages:
         return Link(target, href, anchor=anchor or words(self._rng, 2))
 
     def _strewn(self, here: Target, portable: bool) -> Link:
-        """One more link: to a page with many links already, to another site, or to something odd."""
+        """Make one more link: to a popular page, another site, or an odd target."""
         rng = self._rng
         kind = rng.random()
         if kind < 0.03:
@@ -130,7 +139,7 @@ class OrdinaryPages:
             name = f"/img/{rng.randrange(4)}.png"
             return Link(Target(self._site, name), name, "img", followed=False)
         site = rng.randrange(self._sites) if kind < 0.2 else self._site
-        # the cube makes few pages popular: in-degrees fall off by a power law
+        # the cube makes few pages popular: in-degrees follow a power law
         number = int(self._pages * rng.random() ** 3)
         target = Target(site, page_path(self._seed, site, number))
         link = self._link(here, target, portable)

@@ -1,7 +1,7 @@
 """`make realtime`: the real-time service over a synthetic web, and a page to type a URL into.
 
-One process has the service and the page; the fetcher and the web are its children, and end with it. The page asks the
-service by HTTP with a token of its own, as any client does, so no rule of the API is weaker here.
+One process has the service and the page. Its children, the fetcher and the web, end with this process. The page asks
+the service by HTTP with a token of its own, as any client does, so all rules of the API apply.
 """
 
 from __future__ import annotations
@@ -48,13 +48,16 @@ EXAMPLES = (
     ("/x/chain-1", "three redirects"),
     ("/x/loop-a", "a loop"),
     ("/private/secret.html", "closed by robots.txt"),
-    ("/x/nowhere", "a page that is not there"),
+    ("/x/nowhere", "a missing page"),
 )
 """Paths of the first site, with the meaning of each."""
 
 
 def run(web: SynthWeb, config: Path, page: str) -> int:
-    """Serve until a signal; return the exit code. `page`: where the page listens. Raises KrakeError."""
+    """Serve until a signal; return the exit code.
+
+    `page`: the address of the page. Raises KrakeError.
+    """
     with end_on_signals(), ExitStack() as stack:
         listening = stack.enter_context(closing(listen(Address.of(page, "--listen"), "--listen")))
         _say("Starting a synthetic web, and the real-time service ...")
@@ -176,7 +179,10 @@ def _origin(request: Request) -> str:
 
 
 def make_app(connect: Callable[[], Client], examples: list[tuple[str, str]]) -> Starlette:
-    """Return the application of the page. Browsers reach the page by the names of loopback alone."""
+    """Return the application of the page.
+
+    Browsers reach the page by the names of loopback alone.
+    """
     page = _Page(connect, examples)
     return Starlette(
         routes=[Route("/", page.show, methods=["GET"]), Route("/", page.submit, methods=["POST"])],

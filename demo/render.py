@@ -8,7 +8,7 @@ from html import escape
 
 from demo.model import Link
 
-# Enough words to look like text and to rank; drawn with Zipf-like odds (the first ones far more often).
+# Enough words for a text and for ranks; the odds are like Zipf's (the first words come far more often).
 _TEXT = (
     "the of and a to in is water sea octopus arm ink reef tide wave boat rope net salt fish crab shell storm harbour"
     " island coast deep dark current pressure sound signal ship sailor captain legend north myth giant tentacle"
@@ -20,17 +20,17 @@ _HEAD_ELEMENTS = frozenset({"link", "meta", "base"})
 
 
 def repeatable(name: str) -> random.Random:
-    """A generator that gives the same numbers for the same name, on every machine."""
+    """Return a generator with equal numbers for a name on every machine."""
     return random.Random(name)  # noqa: S311 - nothing secret
 
 
 def words(rng: random.Random, count: int) -> str:
-    """`count` words, common ones often."""
+    """Return `count` words, common words more often."""
     return " ".join(WORDS[int(len(WORDS) * rng.random() ** 2.5)] for _ in range(count))
 
 
 def tag(link: Link) -> str:
-    """The HTML of one link."""
+    """Return the HTML of one link."""
     href = escape(link.href)
     rel = f' rel="{link.rel}"' if link.rel else ""
     match link.element:
@@ -49,7 +49,7 @@ def tag(link: Link) -> str:
 
 
 def head(title: str, links: Sequence[Link], extra: str = "") -> str:
-    """Everything up to the body; `extra` comes before the links (meta, base)."""
+    """Return the HTML up to the body; `extra` precedes the links (meta, base)."""
     tags = "".join(f"{tag(link)}\n" for link in links if link.element in _HEAD_ELEMENTS)
     return f"<!DOCTYPE html>\n<html><head>{extra}<title>{escape(title)}</title>\n{tags}</head>\n"
 
@@ -57,7 +57,10 @@ def head(title: str, links: Sequence[Link], extra: str = "") -> str:
 def page(
     rng: random.Random, title: str, links: Sequence[Link], *, extra: str = "", size_words: int = 80
 ) -> str:
-    """A page of `size_words` words with `links` strewn in, those of the head in the head."""
+    """Return a page of `size_words` words with links.
+
+    Links of the head are in the head, all others between the words.
+    """
     body_links = [link for link in links if link.element not in _HEAD_ELEMENTS]
     share = max(1, size_words // (len(body_links) + 1))
     parts = [f"<p>{words(rng, share)}\n{tag(link)}</p>\n" for link in body_links]
@@ -66,5 +69,5 @@ def page(
 
 
 def frameset(title: str, links: Sequence[Link]) -> str:
-    """A page of frames; every link must be a `frame`."""
+    """Return a page of frames; every link must be a `frame`."""
     return f'{head(title, ())}<frameset cols="50%,50%">\n{"".join(tag(link) for link in links)}\n</frameset></html>\n'

@@ -1,4 +1,4 @@
-"""What the sites' robots.txt say, and which paths they forbid: told by construction, not by matching rules."""
+"""The robots.txt of the sites, and the forbidden paths: known by construction, without matching rules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CRAWL_DELAY_S = 0.05
 
 
 class RobotsKind(StrEnum):
-    """The kind of a site's robots.txt; by site number, see `kind_of`."""
+    """The kind of a site's robots.txt, by site number (`kind_of`)."""
 
     PLAIN = "plain"
     """`/private/` is forbidden, `/private/open/` is not."""
@@ -19,7 +19,7 @@ class RobotsKind(StrEnum):
     MISSING = "missing"
     """404: all is allowed (RFC 9309, 2.3.1.3)."""
     AGENT = "agent"
-    """Everyone is shut out, but a group of our own forbids `/private/` only."""
+    """All crawlers are shut out, but a group for our agent forbids `/private/` only."""
     FAILING = "failing"
     """500: nothing is allowed (RFC 9309, 2.3.1.4)."""
     MOVED = "moved"
@@ -35,19 +35,22 @@ _FIRST = (
     RobotsKind.AGENT,
     RobotsKind.WILDCARDS,
     RobotsKind.MOVED,
-    RobotsKind.FAILING,  # last, since its retries hold a crawl up for seconds: smaller webs do without
+    RobotsKind.FAILING,  # last, since its retries take seconds: smaller webs lack this kind
 )
 _LATER = (RobotsKind.PLAIN, RobotsKind.AGENT, RobotsKind.MISSING, RobotsKind.WILDCARDS)
 _PRIVATE = "Disallow: /private/\nAllow: /private/open/\n"
 
 
 def kind_of(site: int) -> RobotsKind:
-    """The kind of a site: each kind once, then the kinds whose pages can be crawled without more waiting."""
+    """Return the kind of a site: each kind once, then kinds without waiting."""
     return _FIRST[site] if site < len(_FIRST) else _LATER[(site - len(_FIRST)) % len(_LATER)]
 
 
 def is_denied(target: Target) -> bool:
-    """Whether the site's rules forbid the path. Sites whose robots.txt fails are not `denied` but unreachable."""
+    """Say whether the site's rules forbid the path.
+
+    Sites with a failing robots.txt are not `denied` but unreachable.
+    """
     kind = kind_of(target.site)
     if kind in (RobotsKind.MISSING, RobotsKind.FAILING):
         return False
@@ -57,7 +60,7 @@ def is_denied(target: Target) -> bool:
 
 
 def robots_resources(site: int, agent: str) -> dict[str, Resource]:
-    """`/robots.txt` and what it redirects to, by path. `agent`: the crawler's token."""
+    """Make `/robots.txt` and its redirect target, by path. `agent`: the crawler's token."""
     plain = f"# synthetic web\nUser-agent: *\n{_PRIVATE}"
     match kind_of(site):
         case RobotsKind.MISSING:

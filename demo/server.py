@@ -29,9 +29,10 @@ _DRIP_PARTS = 4
 
 
 def bind(addresses: Sequence[str], port: int = 0) -> list[socket.socket]:
-    """Listening sockets on one port of all addresses. `port`: 0 finds one that is free on all.
+    """Return listening sockets on one port of all addresses.
 
-    Raises KrakeError if there is none, or an address is not of this machine.
+    `port`: 0 finds a port that is free on all addresses. Raises KrakeError if no port is free, or this machine lacks an
+    address.
     """
     for _ in range(1 if port else _PORT_TRIES):
         sockets: list[socket.socket] = []
@@ -85,7 +86,7 @@ class _LogWriter:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection: requests are answered in order; what comes while a body drips waits."""
+    """One connection: requests are answered in order; while a body drips, later requests wait."""
 
     def __init__(self, answers: Answerer, log: _LogWriter, least_s: float) -> None:
         self._answers, self._log, self._least_s = answers, log, least_s
@@ -164,7 +165,7 @@ class _Connection(asyncio.Protocol):
         wait_s: float,
         closes: bool,
     ) -> None:
-        """Send the parts one after the other; then go on with the requests that came meanwhile."""
+        """Send the parts one by one; then answer the waiting requests."""
         self._dripping = len(parts) > 1
         if not self._dripping:
             self._finish(request, parts[0], closes)
@@ -190,10 +191,11 @@ async def serve(
     until_eof: bool = False,
     on_ready: Callable[[int], None] = lambda port: None,
 ) -> None:
-    """Serve until a signal to end (or, `until_eof`, until standard input ends: the parent is gone).
+    """Serve until a signal to end.
 
-    `sockets`: of `bind`, one for each site; they are closed. `log`: where requests go. `least_s`: the least
-    time that a body takes. `on_ready`: is called with the port.
+    `until_eof`: also end with standard input: the parent is gone. `sockets`: from `bind`, one for each site; the server
+    closes these. `log`: the file for requests. `least_s`: the least time for a body. `on_ready`: is called with the
+    port.
     """
     loop = asyncio.get_running_loop()
     port = sockets[0].getsockname()[1]

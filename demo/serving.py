@@ -26,10 +26,11 @@ _ROOT = Path(__file__).resolve().parents[1]
 
 
 class ServerProcess:
-    """Runs a server of `server.serve` while its `with` block runs; the server also ends when this process dies.
+    """Runs a server of `server.serve` during a `with` block; the server also ends when this process dies.
 
-    `command`: a Python module with its arguments; `--until-eof --log FILE` is added. It must print a line of JSON
-    with its `port` when it answers. `host`: an address that it listens on. Raises KrakeError if it does not start.
+    `command`: a Python module with its arguments; `--until-eof --log FILE` is added. The module must print a line of
+    JSON with its `port` when the server answers. `host`: an address of the server. Raises KrakeError if the server does
+    not start.
     """
 
     def __init__(self, command: Sequence[str], host: str) -> None:
@@ -92,7 +93,10 @@ class ServerProcess:
         self._process = self._directory = None
 
     def log(self) -> RequestLog:
-        """All requests so far; after the `with` block, all there were. Raises KrakeError if the server is gone."""
+        """Return all requests so far; after the `with` block, all.
+
+        Raises KrakeError if the server is gone.
+        """
         if self._finished is not None:
             return self._finished
         connection = http.client.HTTPConnection(self._host, self.port, timeout=_STOP_S)
@@ -109,10 +113,9 @@ class ServerProcess:
 
 
 class Serving(ServerProcess):
-    """Serves a synthetic web while its `with` block runs.
+    """Serves a synthetic web during a `with` block.
 
-    `web`: what to serve. `port`: 0 chooses one that is free on all addresses. `least_s`: the least time in seconds
-    that a page's body takes.
+    `port`: 0 chooses a port that is free on all addresses. `least_s`: the least time in seconds for a page's body.
     """
 
     def __init__(self, web: SynthWeb, *, port: int = 0, least_s: float = 0.0) -> None:
@@ -122,15 +125,15 @@ class Serving(ServerProcess):
 
     @property
     def seeds(self) -> list[str]:
-        """The root of every site."""
+        """Return the root of every site."""
         return self.web.seeds(self.port)
 
     def url(self, site: int, path: str) -> str:
-        """The canonical URL of a path of a site."""
+        """Return the canonical URL of a path of a site."""
         return self.web.url(Target(site, path), self.port)
 
     def truth(
         self, seeds: Sequence[str] | None = None, options: TruthOptions | None = None
     ) -> Truth:
-        """What a crawl of this server must find; see `SynthWeb.truth`."""
+        """Return the truth for a crawl of this server; see `SynthWeb.truth`."""
         return self.web.truth(self.port, seeds, options)

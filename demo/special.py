@@ -1,4 +1,4 @@
-"""A site's special resources: one of each thing that a crawler meets. All are linked from the page `/x/`."""
+"""A site's special resources: one of each oddity of the web. The page `/x/` links to all of these."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INDEX = "/x/"
 
 
 def png(shade: int) -> bytes:
-    """A valid grey PNG of one pixel (PNG specification, 11.2)."""
+    """Return a valid grey PNG of one pixel (PNG specification, 11.2)."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return (
@@ -42,7 +42,7 @@ _PDF = (
 class SpecialResources:
     """Makes the special resources of one site.
 
-    `sites`, `pages`: sizes of the whole web. What makes a crawler wait (failures, a slow body) is on site 0 only.
+    `sites`, `pages`: sizes of the whole web. Only site 0 makes a crawler wait (failures, a slow body).
     """
 
     def __init__(self, seed: int, site: int, sites: int, pages: int) -> None:
@@ -52,7 +52,7 @@ class SpecialResources:
         self._listed: list[Link] = []
 
     def make(self) -> dict[str, Resource]:
-        """All special resources by path, with `/x/` that lists them."""
+        """Make all special resources by path, with the list `/x/`."""
         makers: list[Callable[[], None]] = [
             self._files,
             self._statuses,
@@ -79,7 +79,7 @@ class SpecialResources:
         return Target(self._site, path)
 
     def _ordinary(self, site: int | None = None) -> Target:
-        """Some ordinary page, a different one each time."""
+        """Return an ordinary page, another page each time."""
         where = self._site if site is None else site
         return Target(where, page_path(self._seed, where, self._rng.randrange(self._pages)))
 
@@ -265,7 +265,7 @@ class SpecialResources:
             self._add(path, twin)
 
     def _spellings(self) -> None:
-        """One target in every spelling: many rows of links, one URL."""
+        """Spell one target in every way: many rows of links, one URL."""
         target = self._here("/x/~caf%C3%A9/a%20b/spelled.html")
         links = [Link(target, way(target), anchor=way.__name__) for way in IN_SITE + ANYWHERE]
         links.append(Link(self._here("/x/spellings.html"), "#top", anchor="itself"))
@@ -291,7 +291,7 @@ class SpecialResources:
             "/x/slow.html",
             self._html("Slow", [self._to(self._ordinary())], chunked=True, drip_s=SLOW_BODY_S),
         )
-        # a neighbour without a server: only a crawl without a scope gets there
+        # an address without a server: only a crawl without a scope asks there
         self._redirect("/x/dead", 302, Target(self._sites, "/"))
 
     def _long_chain(self) -> None:

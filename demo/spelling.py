@@ -1,7 +1,7 @@
 """Ways to write a link: many spellings of one URL, all with the same canonical form.
 
-The target is known before it is spelled, so nothing here needs to resolve a reference. The canonical form is that of
-design: WHATWG serialisation, unreserved escapes decoded, other escapes in upper case, no fragment, no empty query.
+The target of a link is known before its spelling, so this module resolves no reference. The canonical form is that of
+Krake: WHATWG serialisation, unreserved escapes decoded, other escapes in upper case, no fragment, no empty query.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from demo.model import PORT_MARK, Target
 
 
 def address(site: int) -> str:
-    """The loopback address of a site: 127.0.1.1, 127.0.1.2, ..."""
+    """Return the loopback address of a site: 127.0.1.1, 127.0.1.2, ..."""
     return f"127.0.{1 + site // 200}.{1 + site % 200}"
 
 
 def authority(site: int) -> str:
-    """Address and port mark of a site."""
+    """Return address and port mark of a site."""
     return f"{address(site)}:{PORT_MARK}"
 
 
 def absolute(target: Target) -> str:
-    """The canonical URL of a host and a path of a synthetic web, with the port mark."""
+    """Return the canonical URL of a target, with the port mark."""
     return f"http://{authority(target.site)}{target.path}"
 
 
 def relative(base_path: str, path: str) -> str:
-    """`path` written relative to the page `base_path` (RFC 3986, 4.2: relative-path reference)."""
+    """Return `path` relative to the page `base_path` (RFC 3986, 4.2)."""
     here = base_path.partition("?")[0].split("/")[1:-1]
     bare, mark, query = path.partition("?")
     *there, name = bare.split("/")[1:]
@@ -36,7 +36,7 @@ def relative(base_path: str, path: str) -> str:
     while shared < min(len(here), len(there)) and here[shared] == there[shared]:
         shared += 1
     steps = [".."] * (len(here) - shared) + there[shared:]
-    # "./" where the reference would else be empty, or a query alone (which keeps the base's last segment)
+    # "./" instead of an empty reference, or of a query alone (such a query keeps the base's last segment)
     text = "/".join([*steps, name])
     return ("./" + text if not text or text.startswith("/") else text) + mark + query
 
@@ -119,9 +119,9 @@ ANYWHERE: tuple[Callable[[Target], str], ...] = (
 
 
 def spell(rng: random.Random, base: Target, target: Target, *, portable: bool = False) -> str:
-    """One spelling of `target` in a page whose base URL is `base`.
+    """Return a spelling of `target` in a page with the base URL `base`.
 
-    `portable`: the spelling must not depend on the page's path (its copies lie elsewhere on the site).
+    `portable`: the spelling must not depend on the page's path (copies of the page have other paths).
     """
     odd = rng.random() < 0.2
     if target.site != base.site:

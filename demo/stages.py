@@ -19,14 +19,14 @@ TEMPLATES = Path(__file__).parent / "templates"
 SCRIPT = (TEMPLATES / "realtime.js").read_text(encoding="utf-8").strip()
 STYLE = (TEMPLATES / "realtime.css").read_text(encoding="utf-8").strip()
 PICTURE_S = 20.0
-"""How long the page looks for what a probe saw of the picture."""
+"""How long the page waits for a probe's facts about the picture."""
 DECISIONS = {
     "new": "new: the URL is fetched",
     "waiting": "waiting: a fetch is under way already",
     "known": "known: the document is young enough, so nothing is fetched",
     "refused": "refused by the rule",
     "busy": "busy: the host has too many URLs",
-    "unavailable": "unavailable: the table of this URL is away",
+    "unavailable": "unavailable: the table of this URL cannot be reached",
 }
 
 
@@ -47,7 +47,7 @@ HEADERS = {
 
 @dataclass
 class Watched:
-    """A URL that was submitted. `began_ms`: POSIX time of the submission; `took_ms`: until the decision came."""
+    """A submitted URL. `began_ms`: POSIX time of the submission; `took_ms`: time until the decision."""
 
     decision: Decision | None = None
     began_ms: float = 0.0
@@ -68,7 +68,7 @@ class Watched:
 
 
 class Stage(NamedTuple):
-    """A line of the page. `state`: done, now, later or failed. `at`: when, since the submission."""
+    """A line of the page. `state`: done, now, later or failed. `at`: time since the submission."""
 
     name: str
     state: str
@@ -135,7 +135,10 @@ def _since(watched: Watched, time_ms: float) -> str:
 def shown(
     url: str, watched: Watched | None, examples: list[tuple[str, str]], *, is_part: bool
 ) -> Response:
-    """Return the page, or as a part the stages alone. The header `More` says whether the script looks again."""
+    """Return the page, or as a part the stages alone.
+
+    The header `More` says whether the script looks again.
+    """
     document = watched.page.document if watched and watched.page else None
     html = _template().render(
         url=url,

@@ -1,11 +1,11 @@
-"""The truth: what a crawl of the synthetic web must find, from the model alone.
+"""The truth: the necessary results of a crawl of the synthetic web, from the model alone.
 
-A crawl goes in rounds: round 1 fetches the seeds, round n what rounds before it found. Each round fetches everything
-that waits, so a crawl with smaller batches equals the truth only at its end (`rounds=None`).
+A crawl goes in rounds: round 1 fetches the seeds, and each later round fetches the URLs found before. Each round
+fetches all waiting URLs, so a crawl with smaller batches equals the truth only at its end (`rounds=None`).
 
-Where two pages of one round find the same URL at different depths (a redirect keeps the depth and costs a round),
-which one comes first is chance. With a limit of depth the truth is therefore computed twice, for the least and for
-the greatest depth; if the two differ, there is no truth, and that is an error.
+Two pages of one round may find the same URL at different depths (a redirect keeps the depth and costs a round). The
+depth of the URL is then a matter of chance. So with a limit of depth the truth is computed twice, for the least and for
+the greatest depth. If the results differ, the truth is uncertain, and this is an error.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TruthOptions:
-    """The options of the crawl that matter.
+    """The options of the crawl that change the truth.
 
-    `rounds`: iterations; None: to the end. `scope`: `hosts` (those of the seeds, and of where seeds redirect) or
+    `rounds`: iterations; None: to the end. `scope`: `hosts` (of the seeds, and of redirect targets of seeds) or
     `any`; the domain of an address is the address, so `domains` is `hosts`. `max_depth`: links from a seed.
     `max_redirects`: hops since the last link. `robots`: `obey` or `ignore`. `requisites`: images and style sheets of
     pages are fetched, too, from any host.
@@ -46,7 +46,7 @@ class TruthOptions:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One URL's fetch. `digest`: SHA-1 of the content with codings undone, None if the model has none."""
+    """One URL's fetch. `digest`: SHA-1 of the content with codings undone, None without content in the model."""
 
     url: str
     outcome: Outcome
@@ -58,10 +58,10 @@ class Visit:
 
 @dataclass(frozen=True)
 class Truth:
-    """What a crawl must find.
+    """The necessary results of a crawl.
 
-    `visits`: by URL, each exactly once. `arcs`: (source, target) URLs that both answered 200, of every link on the
-    source, followed or not, without links of a page to itself. `rounds`: that fetched something.
+    `visits`: by URL, each exactly once. `arcs`: pairs of URLs (source, target): all links between pages with status
+    200, followed or not, without links of a page to itself. `rounds`: number of rounds with fetches.
     """
 
     visits: Mapping[str, Visit]
@@ -69,15 +69,15 @@ class Truth:
     rounds: int
 
     def outcomes(self) -> dict[str, Outcome]:
-        """The outcome of each URL."""
+        """Return the outcome of each URL."""
         return {url: visit.outcome for url, visit in self.visits.items()}
 
     def counts(self) -> Counter[Outcome]:
-        """How many URLs ended in each outcome."""
+        """Count the URLs of each outcome."""
         return Counter(visit.outcome for visit in self.visits.values())
 
     def contents(self) -> dict[str, bytes]:
-        """The SHA-1 of the content of each URL that answered 200."""
+        """Return the SHA-1 of the content of each URL with status 200."""
         return {
             url: v.digest
             for url, v in self.visits.items()
@@ -90,7 +90,7 @@ _REQUISITES = frozenset({"img", "link"})
 
 
 class _Waiting(NamedTuple):
-    """What brought a URL into the queue; the least or the greatest of several decides (see above)."""
+    """The way of a URL into the queue; of several ways, the least or the greatest counts (see above)."""
 
     depth: int
     redirects: int
@@ -130,14 +130,14 @@ class _Walk:
                     found[next_target] = (
                         following if known is None else self._choose(known, following)
                     )
-        # hosts that seeds redirect to join after the round: a link to them in the same round came too early
+        # redirect targets of seeds add hosts after the round: earlier links to these hosts stay out of scope
         self._scope |= added
         self._queue = {
             target: waiting for target, waiting in found.items() if target not in self.done
         }
 
     def requisites(self) -> dict[Target, tuple[int, int, Outcome]]:
-        """Return what the fetched pages need and nothing links to, as `done` has pages."""
+        """Return unlinked requisites of fetched pages, in the form of `done`."""
         pages = (target for target, facts in self.done.items() if facts[2] is Outcome.OK)
         links = (
             link for page in pages for link in self._links(page) if link.element in _REQUISITES
@@ -183,7 +183,7 @@ class _Walk:
 
 
 def outcome_of(resource: Resource | None) -> Outcome:
-    """The outcome of a fetch that robots.txt allows; None is a URL that answers 404."""
+    """Return the outcome of an allowed fetch; None: a URL with status 404."""
     status = 404 if resource is None else resource.status
     if 200 <= status < 300:
         return Outcome.OK
@@ -196,7 +196,10 @@ def outcome_of(resource: Resource | None) -> Outcome:
 
 
 def find_truth(web: SynthWeb, port: int, seeds: Sequence[Target], options: TruthOptions) -> Truth:
-    """Walk the model; see `SynthWeb.truth`. Raises InputError for options under which the truth is not certain."""
+    """Walk the model; see `SynthWeb.truth`.
+
+    Raises InputError for options under which the truth is not certain.
+    """
     walk = _Walk(web, seeds, options, worst=False)
     walk.run()
     if options.max_depth is not None:

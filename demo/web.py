@@ -19,11 +19,11 @@ _CALENDAR = "/calendar?month="
 
 @dataclass(frozen=True)
 class SynthWeb:
-    """A web of `sites` sites with `pages_per_site` ordinary pages each, made from `seed`; equal values, equal webs.
+    """A web of `sites` sites with `pages_per_site` ordinary pages each, made from `seed`. Equal values give equal webs.
 
-    `specials`: each site has one of everything odd (`special`), some 80 URLs more. `calendar`: site 0 has a calendar
-    without end; crawl it with a limit of depth. `agent`: the token that robots.txt rules for us are written for.
-    `busy`: how many requests some ordinary pages answer with 503 or 429 at first; some more always do. 0: none.
+    `specials`: each site has one of each oddity (`special`), about 80 more URLs. `calendar`: site 0 has an endless
+    calendar; crawl this site with a limit of depth. `agent`: our token in robots.txt rules. `busy`: number of first
+    requests that some ordinary pages answer with 503 or 429; some pages always do so. 0: no such pages.
     """
 
     seed: int = 1
@@ -61,7 +61,7 @@ class SynthWeb:
         return made | robots_resources(site, self.agent)
 
     def resource(self, target: Target) -> Resource | None:
-        """What `target` (a host and a path of this web) answers; None: 404."""
+        """Return the resource of a target of this web; None: 404."""
         found = self._resources.get(target)
         if (
             found is None
@@ -73,19 +73,19 @@ class SynthWeb:
         return found
 
     def targets(self) -> list[Target]:
-        """Every URL that answers something other than 404 by default, without the endless calendar."""
+        """Return all targets with a resource, without the endless calendar."""
         return list(self._resources)
 
     def addresses(self) -> list[str]:
-        """The loopback addresses of the sites, in order."""
+        """Return the loopback addresses of the sites, in order."""
         return [address(site) for site in range(self.sites)]
 
     def url(self, target: Target, port: int) -> str:
-        """The canonical URL of a target."""
+        """Return the canonical URL of a target."""
         return absolute(target).replace(PORT_MARK, str(port))
 
     def locate(self, url: str, port: int) -> Target:
-        """The target of a canonical URL of this web. Raises InputError for another URL."""
+        """Return the target of a canonical URL. Raises InputError for other URLs."""
         scheme, _, rest = url.partition("//")
         authority, slash, path = rest.partition("/")
         host, _, number = authority.partition(":")
@@ -99,21 +99,24 @@ class SynthWeb:
         raise InputError(f"{url}: is no URL of this synthetic web on port {port}")
 
     def seeds(self, port: int) -> list[str]:
-        """The root of every site."""
+        """Return the root of every site."""
         return [self.url(Target(site, "/"), port) for site in range(self.sites)]
 
     def delay_s(self, host: str) -> float:
-        """The Crawl-delay that a site's robots.txt asks for, in seconds; 0 if none. `host`: address without port."""
+        """Return the Crawl-delay of a site in seconds, or 0.
+
+        `host`: address without port.
+        """
         asks = kind_of(self.addresses().index(host)) is RobotsKind.CRAWL_DELAY
         return CRAWL_DELAY_S if asks else 0.0
 
     def truth(
         self, port: int, seeds: Sequence[str] | None = None, options: TruthOptions | None = None
     ) -> Truth:
-        """What a crawl of this web must find.
+        """Return the necessary results of a crawl of this web.
 
         `port`: the server's. `seeds`: canonical URLs of this web; None: the roots of all sites. Raises InputError if
-        the limits make the result a matter of chance (see `truth`).
+        the limits make the results a matter of chance (see `truth`).
         """
         chosen = self.seeds(port) if seeds is None else seeds
         return find_truth(

@@ -1,9 +1,9 @@
-"""Captures: which capture of each page counts, with the page's text, and with what the page says of itself.
+"""Captures: the capture of each page that counts, with the page's text and the page's facts about itself.
 
-How data flows: `Captures.of` takes the captures that the CrawlDb knows, or, with `frontier.order: fifo`, the newest of
+How data flows: `Captures.of` takes the captures of the CrawlDb, or, with `frontier.order: fifo`, the newest capture of
 each page. `Captures.read` has the text stage make missing texts, and yields the pages with their texts.
 
-`update_captures` makes the table of captures, where the newest capture of each URL is, and `KnownCaptures` looks a URL
+`update_captures` makes the table of captures with the place of each URL's newest capture. `KnownCaptures` looks a URL
 up in this table (`places`).
 """
 

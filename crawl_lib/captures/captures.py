@@ -25,8 +25,8 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Captures:
-    """The captures that count. `segments`: in a fixed order, with the digests of what they hold; `query`: answers which
-    of their captures count, as the engine's view `captured` does."""
+    """The captures that count. `segments`: in a fixed order, with the digests of their content; `query`: selects the
+    captures that count, as the engine's view `captured` does."""
 
     work: VersionWork
     segments: tuple[tuple[SegmentRef, str], ...]
@@ -36,11 +36,11 @@ class Captures:
     def of(cls, work: VersionWork, *, standing: bool = False) -> "Captures":
         """Take the newest CrawlDb and its segments, or all segments.
 
-        The segments are those that the version has taken in.
+        With a CrawlDb, the segments are the inputs of its version.
 
-        `standing`: of pages that are still there alone, by their newest answer (the engine's view `answered`) or by the
-        CrawlDb, whose orphans are there with `crawldb.orphans: keep`. Raises InputError before the first of them,
-        DamagedFileError, StorageError, StoppedError.
+        `standing`: leave out pages that are gone, by their newest answer (the engine's view `answered`) or by the
+        CrawlDb; orphans of the CrawlDb stay with `crawldb.orphans: keep`. Raises InputError before the first CrawlDb or
+        segment, DamagedFileError, StorageError, StoppedError.
         """
         stores, engine = work.stores, work.engine
         version = newest_version(stores) if stores.config.order.has_crawldb else None
@@ -93,10 +93,10 @@ class Captures:
 
         A page has `key`, `url`, `host`, and columns `wanted` of its text.
 
-        `query`: another one for the captures, segment by segment, whose columns the pages have; `captures/described`
-        has title, MIME type, canonical URL and meta robots of the pages, and the places of their records. Texts that no
-        task has made yet are made first. Raises ConfigError if those that are there are of another crawl,
-        DamagedFileError, and what `extract_text` does.
+        `query`: another query for the captures, segment by segment; pages have its columns, too. `captures/described`
+        has title, MIME type, canonical URL and meta robots of the pages, and the places of their records. The text
+        stage first makes missing texts. Raises ConfigError if existing texts are of another crawl, DamagedFileError,
+        and the errors of `extract_text`.
         """
         CrawlName(self.work.stores).note_texts()
         extract_text(self.work.stores, [segment for segment, _ in self.segments])

@@ -1,4 +1,4 @@
-"""The table of captures: where the newest capture of each URL is, for look-ups of single URLs.
+"""The table of captures: the place of each URL's newest capture, for look-ups of single URLs.
 
 Without the table, a look-up reads the keys of every segment. With the table, a look-up reads a few keys, one row group,
 and the segments newer than the table. The table repeats facts of segments, and so a look-up compares digests: after a
@@ -50,11 +50,11 @@ PLACES = Family(
     made_again="`krake captures update` makes it again",
     dictionary=("node", "warc_file"),
 )
-"""A manifest has `segments` (their names with digests) and `open` (folders to which a late segment may come)."""
+"""A manifest has `segments` (their names with digests) and `open` (folders that may get a late segment)."""
 _GROUP_ROWS = 1 << 12
-"""Of a row group: a look-up reads the keys of two groups, and one group whole."""
+"""Rows of a row group: a look-up reads the keys of two groups, and one group whole."""
 SHARE_ROWS, _GATHERED_ROWS = 1 << 20, 1 << 17
-"""About how many rows are sorted at once, and are divided among the shares at once."""
+"""About the number of rows that are sorted at once, and that are divided among the shares at once."""
 _PACKED = pa.ipc.IpcWriteOptions(compression="lz4")
 _FOUND = ("key", "time", "status", "warc_file", "warc_offset", "warc_length")
 
@@ -74,8 +74,8 @@ CAPTURES_OUTPUT = PlacesOutput("captures", (SEGMENTS,), PLACES)
 def update_captures(stores: Stores, *, now: datetime) -> Version:
     """Make or find the table of captures with all segments.
 
-    Usually new segments are added to the version before. Once a segment has changed or is gone, the version is made
-    from all segments, since an older capture may count then. `now`: for the manifest.
+    Usually new segments are added to the version before. If a segment has changed or is gone, the version is made from
+    all segments, since an older capture may count then. `now`: for the manifest.
 
     Raises InputError before the first segment, DamagedFileError naming a segment, StorageError, NoRoomError,
     StoppedError, ConfigError.
@@ -114,7 +114,7 @@ def _segments(stores: Stores) -> Iterator[SegmentRef]:
 def _open_folders(stores: Stores, parent: Version | None, fresh: list[SegmentRef]) -> list[str]:
     """Return the folders to which segments may be added.
 
-    No commit has closed them, or they wait for a node.
+    No commit has closed these folders, or the folders wait for a node.
     """
     doubtful = {segment.folder for segment in fresh} | set(
         parent.manifest["open"] if parent else ()
@@ -143,7 +143,7 @@ def _rows(
 def _share_bits(rows: int) -> int:
     """Return the bits that divide rows into shares for memory.
 
-    They are leading bits of a key.
+    The bits are the first bits of a key.
     """
     return min(8, max(0, (rows // SHARE_ROWS).bit_length()))
 
@@ -229,7 +229,7 @@ def _numbers(octets: Any, kind: str) -> Any:
 def _newest_of_each(tables: tuple[pa.Table, pa.Table]) -> Iterator[pa.RecordBatch]:
     """Yield each key's newest row of a share, in key order.
 
-    The newest row is that of the newest iteration, then of the latest time, as `krake show` has it without the table.
+    The newest row has the newest iteration, then the latest time. `krake show` without the table uses the same order.
     """
     rows = pa.concat_tables(tables)
     if not len(rows):
@@ -239,7 +239,7 @@ def _newest_of_each(tables: tuple[pa.Table, pa.Table]) -> Iterator[pa.RecordBatc
     third = _numbers(keys[:, 16:], ">u4")
     order = np.argsort(first, kind="stable")
     equal = first[order][1:] == first[order][:-1]
-    tied = np.append(equal, False) | np.insert(equal, 0, False)  # few rows, and only they need more
+    tied = np.append(equal, False) | np.insert(equal, 0, False)  # few rows need more columns
     some = order[tied]
     ages = [-_ranks(rows, name, some) for name in ("row_group", "node", "time", "folder")]
     order[tied] = some[np.lexsort((*ages, third[some], second[some], first[some]))]
@@ -258,7 +258,7 @@ def _ranks(rows: pa.Table, name: str, some: "npt.NDArray[np.int64]") -> "npt.NDA
 def _newest(versions: Versions) -> Version | None:
     """Return the newest complete version, or None.
 
-    The log names damaged versions, which are made again.
+    The log names damaged versions; the update makes these again.
     """
     try:
         return versions.newest()
@@ -269,7 +269,7 @@ def _newest(versions: Versions) -> Version | None:
 
 @dataclass(frozen=True)
 class CaptureRef:
-    """Place of a capture. `segment`: has its row in the row group `row_group` of `pages`."""
+    """Place of a capture. The row is in the row group `row_group` of the `pages` of `segment`."""
 
     segment: SegmentRef
     row_group: int
@@ -330,7 +330,7 @@ class KnownCaptures:
     def _require_unchanged(self, segment: SegmentRef) -> None:
         """Check that a segment has not changed.
 
-        Raises StaleError where a segment is gone, or has other pages than when the table was made.
+        Raises StaleError if a segment is gone, or its pages have changed since the table was made.
         """
         try:
             digest = SegmentReader(self._stores.storage, segment.path).digest

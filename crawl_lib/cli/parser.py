@@ -609,7 +609,7 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         (
             _flag(
                 "--purge",
-                "make all anew, and delete older versions: no words of deleted pages are left",
+                "make the whole index again, and delete older versions: no words of deleted pages are left",
             ),
             _JSON,
         ),

@@ -378,7 +378,7 @@ class _Update:
     def _rounds(self) -> None:
         """Compute `standing`, pages' scores in each round, and `ended`, the last.
 
-        The scores of a single round without seeds are those of the version before.
+        A single round without seeds keeps the scores of the version before.
         """
         engine, turns = self.engine, self.inputs.turns()
         if not turns or (turns[-1]["turn"] == 0 and not self.inputs.seeds):

@@ -1,8 +1,8 @@
-"""Duplicates: pages that say the same, which of them stays, hosts that mirror others, and blocks that repeat.
+"""Duplicates: equal pages and the best of these, near duplicates, mirror hosts, and repeated blocks of text.
 
 How data flows: `mark_duplicates` makes a version of the CrawlDb in which all but the best of equal pages have the
 status `duplicate`. `find_near` makes a table of groups of pages whose texts are nearly the same; `find_mirrors` and
-`find_templates` are reports. `crawl_lib.captures` says which captures are read.
+`find_templates` are reports. All read the captures that `crawl_lib.captures` chooses.
 """
 
 from crawl_lib.duplicates.marking import mark_duplicates

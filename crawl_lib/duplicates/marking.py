@@ -1,7 +1,8 @@
 """Marks all but the best of equal pages as `duplicate` in the CrawlDb.
 
-A page that has changed, or has become the best, has the status of its visits again. The order is that of Nutch, and the
-key: the highest score, the newest visit, https before http, the shortest URL after decoding, the smallest key.
+A page that has changed or has become the best gets the status of its visits back. The order of pages is Nutch's order,
+and then the key: the highest score, the newest visit, https before http, the shortest URL after decoding, the smallest
+key.
 """
 
 from collections.abc import Iterable, Iterator
@@ -26,8 +27,8 @@ _EQUALS = columns(
 def mark_duplicates(stores: Stores, *, now: datetime) -> Version:
     """Make or find the CrawlDb version with statuses `duplicate`.
 
-    `now`: for the manifest. With `duplicates.near` pages of one group of near duplicates are equal too. Raises
-    InputError before the first version, or where there are no groups yet; and as `crawldb.update` does.
+    `now`: for the manifest. With `duplicates.near`, pages of one group of near duplicates are equal, too. Raises
+    InputError before the first version, or without groups; and the errors of `crawldb.update`.
     """
     config, versions = stores.config.duplicates, Versions(stores, DUPLICATES)
     groups = versions.newest() if config.near else None

@@ -1,13 +1,13 @@
 """Near duplicates: pages whose weighted words have a cosine of at least `duplicates.cosine`, in groups.
 
-The count of a word is multiplied by the word's smoothed idf among the pages of the host: a template, whose words nearly
-all pages have, does not decide. A pair of two hosts takes the mean of both idfs. Hosts with fewer than `LEAST_PAGES`
-pages have bare counts, and with `duplicates.weights: counts` all hosts have.
+The count of a word is multiplied by the word's smoothed idf among the pages of the host: so words of a template, which
+nearly all pages have, weigh little. A pair of two hosts takes the mean of both idfs. Hosts with fewer than
+`LEAST_PAGES` pages have bare counts; with `duplicates.weights: counts` all hosts have bare counts.
 
 Candidates share a band of bits. A bit tells on which side of a random hyperplane a page lies. Two pages with a cosine
 of 0.9 share one of 60 bands of 20 bits with a chance of 0.94; the chance grows with the cosine. Each pair is compared
-exactly. In a band that many pages share each page is compared with the next `NEXT` by key, so that the work grows with
-the pages only. Pages with the very same words are one for all of this.
+exactly. In a band that many pages share, each page is compared with the next `NEXT` pages by key, so that the work is
+linear in the pages. Pages with exactly the same words count as one page here.
 """
 
 from collections.abc import Iterable, Iterator
@@ -49,23 +49,23 @@ from crawl_lib.versions import (
 
 NEXT = 50
 LEAST_PAGES = 20
-"""The pages that a host needs for its words to have weights."""
+"""Least number of pages of a host with weights for its words."""
 _NO_HOST = 1 << 31
 PAIR_ROWS = 1_000
-"""Pairs that are read at once, with the words of both."""
+"""Number of pairs in one batch, with the words of both pages."""
 WORD_ROWS = 1 << 16
 REVISION = 3
-"""Raised where equal inputs may give other rows."""
+"""Raise this number when equal inputs may give other rows."""
 DUPLICATES_SCHEMA = columns("key key!, url text!, group_key key!, cosine number!, nearest key!")
-"""Pages that have a near duplicate. `group_key`: the smallest key of the group; `nearest`: the page of the group that
-is most like it (of equal ones the smallest key), and `cosine` how much."""
+"""Pages with a near duplicate. `group_key`: the smallest key of the group; `nearest`: the most similar page of the
+group (among equally similar pages the smallest key); `cosine`: their similarity."""
 DUPLICATES = Family(
     folder="duplicates",
     name="the near duplicates",
     schema=DUPLICATES_SCHEMA,
     made_again="`krake duplicates near` makes it again",
 )
-"""A manifest has `now` (POSIX seconds), `cosine`, `pages` (that were compared), `groups`, and `of`, a digest."""
+"""A manifest has `now` (POSIX seconds), `cosine`, `pages` (compared ones), `groups`, and `of`, a digest."""
 DUPLICATES_OUTPUT = TableOutput("duplicates", ("text", "crawldb"), DUPLICATES)
 _FOUND = columns("key key, group_key key, cosine number, nearest key")
 
@@ -73,7 +73,7 @@ _FOUND = columns("key key, group_key key, cosine number, nearest key")
 def find_near(stores: Stores, *, now: datetime) -> Version:
     """Make or find the table of groups of near duplicates.
 
-    `now`: for the manifest. Raises InputError where there is nothing to read, DamagedFileError, StorageError,
+    `now`: for the manifest. Raises InputError without captures, DamagedFileError, StorageError,
     NoRoomError, StoppedError, ConfigError.
     """
     versions, config = Versions(stores, DUPLICATES), stores.config.duplicates
@@ -134,7 +134,7 @@ def _keep_vectors(captures: Captures, *, has_weights: bool) -> None:
 def _lone_words(engine: Engine, least: float, groups: "Groups") -> Iterator[pa.Table]:
     """Compare the candidates; yield lone words of undecided pairs.
 
-    Those are rows of `LONE` for pairs whose cosine depends on them.
+    The rows of `LONE` are the words that decide the cosine of such a pair.
     """
     for batch in engine.stream("duplicates/pairs", PAIR_ROWS, "duplicates.pairs"):
         doubtful = []
@@ -157,13 +157,13 @@ def _tuples(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
 
 @dataclass
 class Groups:
-    """Groups of keys that pairs connect, in whatever order these come. Memory: some 400 bytes a key."""
+    """Groups of keys that pairs connect, in any order of pairs. Memory: about 400 bytes a key."""
 
     parents: dict[bytes, bytes] = field(default_factory=dict)
     nearest: dict[bytes, tuple[float, bytes]] = field(default_factory=dict)
 
     def join(self, one: bytes, other: bytes, near: float) -> None:
-        """Take in a pair and its cosine."""
+        """Add a pair and its cosine."""
         roots = sorted({self.root(one), self.root(other)})
         self.parents[roots[-1]] = roots[0]
         for key, neighbour in ((one, other), (other, one)):

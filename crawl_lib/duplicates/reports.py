@@ -1,4 +1,4 @@
-"""Reports of hosts that mirror others, and of blocks that repeat over one host."""
+"""Reports of mirror hosts, and of repeated blocks of text on one host."""
 
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -12,7 +12,7 @@ from crawl_lib.versions import VersionWork, columns
 LEAST_PAGES = 5
 """Least number of pages of a reported host, and of pages with a block."""
 MOST_HOSTS = 100
-"""That have a text: one that more have, such as that of an empty page, makes none of them a mirror."""
+"""Limit of hosts with a text: a text of more hosts, such as the empty text, is no sign of a mirror."""
 MOST_LINES, MOST_LINE_CHARS = 1_000, 200
 """Number of lines of a page, and of characters of a line, in the search for templates."""
 
@@ -20,8 +20,8 @@ MOST_LINES, MOST_LINE_CHARS = 1_000, 200
 def find_mirrors(stores: Stores) -> list[Row]:
     """Return pairs of hosts with mostly common texts.
 
-    More than half of the texts of the host that has fewer: `host`, `texts` (different ones), `mirror`, `mirror_texts`,
-    `shared`; those that share most first. Raises what `find_near` does.
+    The pair shares more than half of the texts of the host with fewer texts. Fields: `host`, `texts` (different ones),
+    `mirror`, `mirror_texts`, `shared`; the pairs with most shared texts first. Raises the errors of `find_near`.
     """
     return _asked(stores, "mirrors", "signature", "host text, signature bytes", lambda page: [page])
 
@@ -30,7 +30,7 @@ def find_templates(stores: Stores) -> list[Row]:
     """Return lines of text on at least half of a host's pages.
 
     A line is a block of a page: `host`, `pages` (with text), `line`, `pages_with_line`; by host, the most frequent
-    first. Raises what `find_near` does.
+    first. Raises the errors of `find_near`.
     """
     return _asked(stores, "templates", "text", "host text, line text", _lines)
 
@@ -58,7 +58,7 @@ def _asked(
 def _lines(page: Row) -> list[Row]:
     """Return a text's different lines, and one empty line.
 
-    White space is made one; each page has the empty line once.
+    A run of white space becomes one space. Each page has the empty line once.
     """
     lines = (" ".join(line.split())[:MOST_LINE_CHARS] for line in (page["text"] or "").split("\n"))
     found = ["", *dict.fromkeys(islice(filter(None, lines), MOST_LINES))] if page["text"] else []

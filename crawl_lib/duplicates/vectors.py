@@ -19,11 +19,11 @@ from crawl_lib.parse import native_library
 from crawl_lib.versions import columns
 
 BANDS, BAND_BITS = 60, 20
-"""Of the bits that the hyperplanes of `crawl_lib/parse/native/planes.c` give a page."""
+"""Bands of the bits that the hyperplanes of `crawl_lib/parse/native/planes.c` give a page."""
 PLAIN_WEIGHT = 100
-"""The weight of 1. No weight is lower."""
+"""The number for the weight 1, the least weight."""
 MOST_COUNT = (1 << 14) - 1
-"""The highest count of a word that is told from others: products of long texts fit into 64 bits."""
+"""The limit of the count of a word: with this limit, products of long texts fit into 64 bits."""
 COUNTS = columns("key bytes, host text, word int64, count int32")
 """A row for each word of a page, and one with a count of 0 for each page."""
 VECTORS = columns(
@@ -110,7 +110,7 @@ def _packed(table: pa.Table) -> pa.Table:
 def bands_of(ends: Ints, words: Ints, weights: Ints) -> list[str]:
     """Cut each vector's bits into `BANDS` bands.
 
-    As 5 hex digits each.
+    A band is 5 hex digits.
 
     `ends`: where in `words` and `weights` each vector begins, and where the last one ends.
     """
@@ -143,7 +143,7 @@ class Vector:
 
 @dataclass(frozen=True)
 class Products:
-    """The scalar products of two vectors, by twice their mean weights: of each with the other, and with itself."""
+    """The scalar products of two vectors, by twice their mean weights: of both, and of each with itself."""
 
     dot: int
     one: int
@@ -162,8 +162,8 @@ def _places_but(places: Ints, vector: Vector) -> Ints:
 class Pair:
     """Two pages that are compared, by twice the mean of the weights of each word on the hosts of both.
 
-    The weights of a page are those on its own host. What the other host has is not known here for a word that one page
-    has alone.
+    A page has the weights of its own host. For a word that only one page has, the weight on the other page's host is
+    unknown here.
     """
 
     def __init__(self, one: Vector, other: Vector) -> None:
@@ -186,7 +186,7 @@ class Pair:
     def products(self) -> Products:
         """Products of all words.
 
-        Unless the pair is exact, by the least weights that there can be.
+        Unless the pair is exact, unknown weights count as the least weight.
         """
         is_one_host, sums = self.one.host == self.other.host, []
         for vector, lone in self._lone:

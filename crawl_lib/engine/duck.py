@@ -172,7 +172,7 @@ class Duck(Engine):
     def _whole(self, query: str) -> str:
         """Return a query's text after those of its views.
 
-        Each view stands after the views that it reads.
+        A view follows the views that it reads.
         """
         text = sql_text(query)
         views: dict[str, str] = {}

@@ -99,8 +99,8 @@ def choose(
 def _folders_named(stores: Stores, folders: Sequence[str]) -> list[str]:
     """Return the named iterations, oldest first.
 
-    `folders`: names, `A..B` (from A to B, both included), `newest 3`. Raises ConfigError naming what is none, and the
-    newest that are there.
+    `folders`: names, `A..B` (from A to B, both included), `newest 3`. Raises ConfigError naming the entries that match
+    no iteration, and the newest iterations.
     """
     there = stores.crawl.folders()
     chosen: set[str] = set()

@@ -63,14 +63,14 @@ def export_pages(
 ) -> ExportReport:
     """Export the crawled pages of some segments to `<export.directory>/<name>/`.
 
-    A crawled page is a key with a capture of status 200 whose detected type `export.mime_types` accepts. Where
-    pages are visited again (`frontier.order: crawldb`), one that is gone or has moved is none, nor, with
-    `export.duplicates: drop`, one that is a duplicate in the parts of the version `crawldb`. Requisites that no
-    followed link names are left out, unless `with_requisites`. Run again, it goes
-    on after the last file that is there, with the inputs that it was begun with: segments of late nodes
-    (`crawl.min_nodes`) that came since are named in the log, and left to the next export. Equal inputs give equal
-    bytes. Steps, each durable before the next: `inputs`, `pages.parquet`, `urlmapping`, `content`, `offsets`. Once
-    `stores` is to stop, all is given up within a second or two but for the files that are whole.
+    A crawled page is a key with a capture of status 200 whose detected type `export.mime_types` accepts. If the crawl
+    visits pages again (`frontier.order: crawldb`), the export leaves out pages that are gone or have moved. With
+    `export.duplicates: drop` it also leaves out duplicates, by the parts of the version `crawldb`. It leaves out
+    requisites that no followed link names, unless `with_requisites`. A second run of an unfinished export keeps the
+    finished files and the inputs of the first run. The log names the segments of late nodes (`crawl.min_nodes`) that
+    came since; the next export takes these. Equal inputs give equal bytes. Steps, each durable before the next:
+    `inputs`, `pages.parquet`, `urlmapping`, `content`, `offsets`. Once `stores` is to stop, the export stops within a
+    second or two, and keeps finished files only.
 
     Raises OutputConflictError (an export of that name has other inputs), PathNotFoundError (a segment is gone),
     InputError (a bad name, or more pages than a NodeID can count), DamagedFileError (a WARC file is not what `pages`

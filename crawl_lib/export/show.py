@@ -47,8 +47,8 @@ def show_page(stores: Stores, *, name: str, page: str, limit: int = 100) -> Page
 
     `name`: the export; `page`: URL, key in hex, or NodeID; `limit`: in- and out-links shown, each, the first by NodeID.
 
-    Raises InputError where the export has no such page, or it was dropped since, or `page` is none of the three;
-    PathNotFoundError naming what of the export is missing, and the command that makes it.
+    Raises InputError if the export has no such page, if the page was dropped since, or if `page` has another form;
+    PathNotFoundError naming the missing file of the export, and the command that makes the file.
     """
     folder = _require(stores, name, [PAGES, URL_MAPPING, OFFSETS, CONTENT], "krake export")
     graph: dict[str, Any] = {}

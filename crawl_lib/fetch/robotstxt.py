@@ -27,7 +27,7 @@ _LITTLE_WORK = 1 << 19
 _KEY_BYTES = 8
 
 # https://github.com/google/robotstxt/blob/master/robots.cc (ParsedRobotsKey): a name may go on. A byte order mark, even
-# a cut one, is none of it.
+# a cut one, is not part of the name.
 _LINE = re.compile(
     rb"(?:\A(?:\xef(?:\xbb\xbf?)?)?|[\r\n])[ \t\v\f]*(user[- ]?agent|allow|crawl[- ]?delay"
     rb"|disallow|dissallow|dissalow|disalow|diasllow|disallaw)([^\r\n#]*)",

@@ -297,7 +297,7 @@ class _IntakeRun:
     def _append(self, lines: Sequence[bytes]) -> list[bytes]:
         """Append URLs to `new`; return their keys.
 
-        Once the journal has these lines, the decision stands.
+        Once the journal has these lines, the decision is final.
         """
         journal, directory = self.journal, self.queue.directory
         pairs = interleaved([split_line(line) for line in lines])

@@ -96,7 +96,7 @@ class IntakeReport:
 class Record:
     """The content of `state.krake`.
 
-    `state_sha1`: hex digest of the last `state` by Krake, "" if the queue has yet to be adopted. `sizes`: bytes of each
+    `state_sha1`: hex digest of the last `state` by Krake, "" before the queue is adopted. `sizes`: bytes of each
     data file; `datas`, `metas`: hex digests of each data file and its meta, "" for a missing meta or an unknown digest.
     `files`: hex digests of `undecided`, `handed_on` and `scope_added` as Krake wrote them. `offset`, `meta_offset`:
     where the first unprocessed line of file 0 (and of its meta) begins, None if unknown. `last_move`: id of the last

@@ -1,14 +1,14 @@
 """The web graph: from `links` to arcs between NodeIDs, to one file with the neighbours of every page.
 
 How data flows: `link_export` reads `inputs` and `pages.parquet` of an export and the `links.parquet` of its segments;
-an engine (`crawl_lib.engine`) joins them to arcs by source, of which `arcs-out.parquet` gets each once, and sorts those
-by target, `arcs-in.parquet`. `finalize_export` counts the degrees in both, then merges both, block by block, to
-`webgraph-index` and `webgraph`; it needs no room in scratch. `WebGraph` reads it. `export_graph` writes the arcs,
-between pages or hosts, as a file for other programs (`files`); `grouped` are those between hosts or domains.
-`check_export` looks for damage in all files of an export.
+an engine (`crawl_lib.engine`) joins both to distinct arcs, by source in `arcs-out.parquet` and by target in
+`arcs-in.parquet`. `finalize_export` counts the degrees in both files, then merges both, block by block, to
+`webgraph-index` and `webgraph`; this needs no room in scratch. `WebGraph` reads the result. `export_graph` writes the
+arcs between pages, hosts or domains as a file for other programs (`files`); `grouped` makes the arcs between hosts or
+domains. `check_export` looks for damage in all files of an export.
 
-After a crash the same holds as for the export: a file that has its name is whole, and a second run writes the rest. The
-linker needs the segments as they were; the finalizer needs only files of the export.
+After a crash, as with the export, a file with its final name is whole, and a second run writes the other files. The
+linker needs unchanged segments; the finalizer needs only files of the export.
 """
 
 from typing import TYPE_CHECKING

@@ -19,7 +19,7 @@ from crawl_lib.stopping import Progress
 
 ZETA_K = 3
 BLOCK_ITEMS = 1 << 18
-"""Numbers that are coded at a time."""
+"""Numbers of one block of the code."""
 WORD_BITS = 64
 BV_SUFFIXES = ("graph", "offsets", "properties")
 """The suffixes of the files of a BV graph."""
@@ -27,7 +27,7 @@ _Words = npt.NDArray[np.uint64]
 
 
 class Codes(NamedTuple):
-    """Bit strings: the lowest bits of each value, up to 64 as `lengths` says; all higher bits are zero."""
+    """Bit strings: the lowest `lengths` bits of each value, at most 64; all higher bits are zero."""
 
     values: _Words
     lengths: Ints
@@ -68,7 +68,7 @@ class BitWriter:
 def _packed(codes: Codes, starts: Ints, words: int) -> _Words:
     """Put bit strings at their places in words.
 
-    No two overlap, so a sum is a union.
+    Bit strings do not overlap, so a sum is a union.
     """
     found = np.zeros(words, np.uint64)
     word, room = starts // WORD_BITS, WORD_BITS - starts % WORD_BITS

@@ -1,7 +1,7 @@
-"""`krake fsck` of exports: do their files have the right sizes, and what their stages would write?
+"""`krake fsck` of exports: do their files have the right sizes, and the content that the stages would write?
 
-An export that is not finished is no damage. Fast: which files there are, and sizes. Full: every table and every page of
-the content is read; mapping, offsets and web graph are made again, and compared with what is there.
+An unfinished export is no damage. Fast: existence and sizes of files. Full: every table and every page of the content
+is read; mapping, offsets and web graph are made again, and compared with the files.
 """
 
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ BEFORE = {
     GRAPH_INDEX: (URL_MAPPING, ARCS_OUT, ARCS_IN),
     WEB_GRAPH: (URL_MAPPING, ARCS_OUT, ARCS_IN),
 }
-"""The files that must exist before a file is written."""
+"""The files that a stage needs before it writes a file."""
 DAMAGE = {
     ExportFolder.INPUTS: "inputs_damaged",
     URL_MAPPING: "mapping_damaged",
@@ -59,13 +59,13 @@ DAMAGE = {
     GRAPH_INDEX: "graph_damaged",
     WEB_GRAPH: "graph_damaged",
 }
-"""The name of the damage of a file; that of a table is `export_table_damaged`."""
+"""The name of the damage of a file; damage of a table is `export_table_damaged`."""
 
 
 def check_export(stores: Stores, name: str, *, full: bool = True) -> list[Finding]:
-    """Check one export and return what is wrong; nothing is changed.
+    """Check one export; return its damage, and change nothing.
 
-    Raises ScratchError, NoRoomError or StorageAccessError where this machine cannot look.
+    Raises ScratchError, NoRoomError or StorageAccessError if this machine cannot look.
     """
     folder = _Compared(stores, name)
     if folder.is_empty():
@@ -82,13 +82,13 @@ def check_export(stores: Stores, name: str, *, full: bool = True) -> list[Findin
 
 
 class _Compared(ExportFolder):
-    """An export whose files are there: what would be written to one of them is compared with what it holds."""
+    """A complete export: bytes that would be written to a file are compared with the file."""
 
     @contextmanager
     def writing(self, name: str) -> Iterator[BinaryIO]:
         """Open a file for comparison with the bytes written.
 
-        Raises DamagedFileError where the file has others.
+        Raises DamagedFileError if the file has other bytes.
         """
         with self.storage.open_read(self.file(name)) as file:
             yield cast(BinaryIO, _Comparison(file))
@@ -136,8 +136,8 @@ class _GraphCheck:
     def inputs(self, inputs: Inputs) -> None:
         """Check an export's segments.
 
-        A finished export outlives its segments; an unfinished one needs them, and a change makes the export old. Only
-        of the segments as they were can single files of it be made again.
+        A finished export outlives its segments. An unfinished export needs its segments, and a change of these makes
+        the export old. Single files of the export can be made again only from unchanged segments.
         """
         finished = CONTENT in self.sizes and WEB_GRAPH in self.sizes
         where = self.folder.file(ExportFolder.INPUTS)
@@ -228,8 +228,8 @@ class _GraphCheck:
 def check_table(storage: Storage, path: str, schema: pa.Schema, *, full: bool) -> int:
     """Check a table of an export; return its number of rows.
 
-    `full`: reads it to its end. Raises DamagedFileError for wrong columns, an unreadable table, or a page with a wrong
-    CRC.
+    `full`: read the table to its end. Raises DamagedFileError for wrong columns, an unreadable table, or a page with a
+    wrong CRC.
     """
     with open_parquet(storage, path) as table, parquet_errors(path):
         there = [
@@ -239,7 +239,7 @@ def check_table(storage: Storage, path: str, schema: pa.Schema, *, full: bool) -
             raise DamagedFileError(
                 f"has the columns {table.names}, not {schema.names}, or other types"
             )
-        # By batches, a column that is too short would not be noticed.
+        # Batches would hide a column that is too short.
         groups = range(table.file.num_row_groups) if full else ()
         if (
             full

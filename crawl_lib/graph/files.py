@@ -1,14 +1,14 @@
-"""`krake graph export`: the arcs of an export as a file that other programs read, between pages, hosts or domains.
+"""`krake graph export`: the arcs of an export between pages, hosts or domains, as a file for other programs.
 
-| format | what it holds |
+| format | content |
 |---|---|
-| `tsv` | a line for each arc: the two URLs, or hosts, with a tab between; of hosts, also how many arcs of pages |
+| `tsv` | a line for each arc: the two URLs, or hosts, with a tab between; for hosts, also the number of arcs of pages |
 | `graphml` | nodes `n0`, `n1`... with their `label`, then the arcs |
 | `npz` | the matrix as `scipy.sparse.load_npz` reads it, and `labels`: the bytes of all labels, each with a newline |
 
-Pages are numbered as in the export. Hosts are in the order of their names; arcs within a host are left out, and an arc
-weighs as many as there are arcs from pages of the one to pages of the other. The same holds for domains. Labels lie in
-a mapped file in `scratch.directory`; in memory are 12 bytes a page, and of hosts 16 bytes an arc.
+Pages have the numbers of the export. Hosts are in the order of their names; arcs within a host are left out, and the
+weight of an arc is the number of arcs from pages of one host to pages of the other. The same applies to domains. Labels
+lie in a mapped file in `scratch.directory`. Memory: 12 bytes a page; for hosts also 16 bytes an arc.
 """
 
 import mmap
@@ -35,7 +35,7 @@ from crawl_lib.urls import domain_of
 
 BATCH_ROWS = 1 << 18
 MERGE_ARCS = 1 << 22
-"""Arcs of hosts that are counted apart before they are counted together."""
+"""Arcs of hosts that are counted at once, before all counts are added up."""
 
 
 class Arcs(NamedTuple):
@@ -48,7 +48,7 @@ class Arcs(NamedTuple):
 
 @dataclass(frozen=True)
 class GraphFileReport:
-    """What was written: `file`, its format, what the graph is of, and how many nodes and arcs it has."""
+    """The written `file`, its format, the kind of its nodes, and the numbers of its nodes and arcs."""
 
     file: str
     format: str
@@ -58,10 +58,10 @@ class GraphFileReport:
 
 
 class _Graph(NamedTuple):
-    """What is written. `labels`: all of them, a newline after each; `ends`: where each ends, the newline included.
+    """A graph to write. `labels`: of all nodes, a newline after each; `ends`: the end of each label with its newline.
 
-    `pages`: of each host; None: nodes are pages. `arcs`: gives them from the first one at each call; `size`: how many
-    there are.
+    `pages`: number of pages of each host; None: nodes are pages. `arcs`: each call yields all arcs; `size`: the number
+    of arcs.
     """
 
     labels: mmap.mmap | bytes
@@ -80,9 +80,9 @@ def export_graph(stores: Stores, path: Path, *, name: str, form: str, of: str) -
 
     The file must not exist.
 
-    `form`: one of `FORMATS`; `of`: pages, hosts or domains. Raises InputError if the file is there, PathNotFoundError
-    without the export or its arcs, DamagedFileError naming a table, StorageError naming the path, StoppedError: then
-    nothing is left.
+    `form`: one of `FORMATS`; `of`: pages, hosts or domains. Raises InputError if the file exists, PathNotFoundError
+    without the export or its arcs, DamagedFileError naming a table, StorageError naming the path, StoppedError. An
+    error leaves no file.
     """
     folder = ExportFolder(stores, name)
     folder.read_inputs()
@@ -178,9 +178,9 @@ def _groups(folder: ExportFolder, file: BinaryIO, of: str) -> _Graph:
 def grouped(folder: ExportFolder, name_of: Callable[[str], str]) -> tuple[list[str], Ints, Arcs]:
     """Return the graph between groups of pages.
 
-    It has the sorted names of the groups, the group of each page, and arcs with weights.
+    The graph has the sorted names of the groups, the group of each page, and arcs with weights.
 
-    `name_of`: a group's name from a page's host. Arcs within a group are left out. Raises what `export_graph` does.
+    `name_of`: a group's name from a page's host. Arcs within a group are left out. Raises the errors of `export_graph`.
     """
     names, group_of = numbered_names(_column(folder, "host"), name_of)
     arcs = _between_groups(page_arcs(folder), group_of, len(names))

@@ -24,14 +24,14 @@ from crawl_lib.stores import Stores
 
 MAX_EDGES = (1 << 31) - 1
 BLOCK_WORDS = 1 << 22
-"""Numbers of the graph file in one block: 16 MiB as int32, some times as much while it is put together."""
+"""Numbers of the graph file in one block: 16 MiB as int32, several times as much while the block is made."""
 BATCH_ROWS = 1 << 18
 AGAIN = "move it away and run `krake graph link`"
 
 
 @dataclass(frozen=True)
 class FinalizeReport:
-    """The size of the web graph. `complete_already`: nothing was left to do."""
+    """The size of the web graph. `complete_already`: all files existed."""
 
     name: str
     nodes: int
@@ -40,13 +40,14 @@ class FinalizeReport:
 
 
 def finalize_export(stores: Stores, *, name: str) -> FinalizeReport:
-    """Write `webgraph-index` and then `webgraph` of an export whose arcs are there.
+    """Write `webgraph-index` and then `webgraph` of a linked export.
 
-    The index is ours: int64 big-endian, for each NodeID the byte of its entry in `webgraph`. Kept in memory: 8 bytes a
-    node (both degrees), and a block. Only files of the export are read, so its segments may be gone.
+    The index is Krake's own format: int64 big-endian, for each NodeID the first byte of its entry in `webgraph`.
+    Memory: 8 bytes a node (both degrees), and a block. The finalizer reads only files of the export, so its segments
+    may be gone.
 
-    Raises PathNotFoundError (no such export, or the linker has not run), InputError (a node with more edges than 32
-    bits count), DamagedFileError (an arc file names pages that are not there), LockedError, StorageError, StoppedError.
+    Raises PathNotFoundError (no such export, or the linker has not run), InputError (a node with too many edges for 32
+    bits), DamagedFileError (an arc file names missing pages), LockedError, StorageError, StoppedError.
     """
     folder = ExportFolder(stores, name)
     folder.read_inputs()
@@ -54,7 +55,7 @@ def finalize_export(stores: Stores, *, name: str) -> FinalizeReport:
     nodes = (folder.sizes()[URL_MAPPING] - 4) // 20
     complete = folder.has(GRAPH_INDEX, WEB_GRAPH)
     if not complete:
-        with scratch_folder(stores.config, f"export-{name}"):  # for its lock: nothing is put there
+        with scratch_folder(stores.config, f"export-{name}"):  # for its lock; it stays empty
             out_degrees, in_degrees = both_degrees(folder, nodes)
             if not folder.has(GRAPH_INDEX):
                 write_index(folder, out_degrees, in_degrees)
@@ -83,7 +84,7 @@ def both_degrees(folder: ExportFolder, nodes: int) -> tuple[Ints, Ints]:
 def write_index(folder: ExportFolder, out_degrees: Ints, in_degrees: Ints) -> None:
     """Write `webgraph-index`.
 
-    Raises InputError where the web graph cannot count the edges of a page.
+    Raises InputError if a page has too many edges for the web graph.
     """
     start = 4
     with folder.writing(GRAPH_INDEX) as file:
@@ -122,7 +123,7 @@ def write_graph(folder: ExportFolder, out_degrees: Ints, in_degrees: Ints) -> No
 def _degrees(storage: Storage, path: str, column: str, nodes: int, progress: Progress) -> Ints:
     """Count each NodeID in a column of an arc file.
 
-    Raises DamagedFileError, also if it is not sorted.
+    Raises DamagedFileError, also for a wrong order.
     """
     counts = np.zeros(nodes, dtype=np.int32)
     last = 0
@@ -153,7 +154,7 @@ def arc_column(storage: Storage, path: str, column: str, nodes: int) -> Generato
 
 
 class Neighbours:
-    """The other column of an arc file, taken in pieces of any size. `blocks`: of it, as `arc_column` gives them."""
+    """The other column of an arc file, taken in pieces of any size. `blocks`: the column's, as from `arc_column`."""
 
     def __init__(self, blocks: Iterator[Ints]) -> None:
         self._blocks = blocks
@@ -162,7 +163,7 @@ class Neighbours:
     def take(self, count: int) -> Ints:
         """Return the next `count` NodeIDs.
 
-        Raises DamagedFileError if there are fewer.
+        Raises DamagedFileError if fewer are left.
         """
         parts = []
         while count > len(self._block):
@@ -188,10 +189,10 @@ def graph_words(
 ) -> Iterator[tuple[Ints, int]]:
     """Yield the numbers of the graph file in order.
 
-    Each block comes with the count of nodes that end in it.
+    Each block comes with the count of nodes that end there.
 
-    `in_degrees`, `out_degrees`: arcs of each NodeID; `sources`, `targets`: the other ends, by NodeID of the one end;
-    `block_words`: numbers in a block, about.
+    `in_degrees`, `out_degrees`: arcs of each NodeID; `sources`, `targets`: the other ends of a NodeID's arcs, by
+    NodeID; `block_words`: about the numbers of a block.
     """
     yield np.array([len(in_degrees)], dtype=np.int32), 0
     for first, end in _node_blocks(in_degrees, out_degrees, block_words):
@@ -235,7 +236,7 @@ def _entries(ins: Ints, outs: Ints, sources: Ints, targets: Ints) -> Ints:
     words = np.empty(int((sizes + 2).sum()), dtype=np.int32)
     words[starts] = sizes
     words[starts + 1] = ins
-    # The target of each neighbour: its place in its column, moved as far as its node's list is moved.
+    # The target of each neighbour is its place in the column, shifted by the shift of its node's list.
     moved_in = starts + 2 - (np.cumsum(ins) - ins)
     words[np.repeat(moved_in, ins) + np.arange(len(sources))] = sources
     moved_out = starts + 2 + ins - (np.cumsum(outs) - outs)

@@ -15,8 +15,8 @@ GROUP_ROWS = 1 << 20
 
 @dataclass(frozen=True)
 class LinkReport:
-    """The results of the linker. `arcs`: distinct arcs between crawled pages. `complete_already`: nothing was left to
-    do.
+    """The results of the linker. `arcs`: distinct arcs between crawled pages. `complete_already`: both files
+    existed.
     """
 
     name: str
@@ -27,12 +27,12 @@ class LinkReport:
 def link_export(stores: Stores, *, name: str) -> LinkReport:
     """Write the arcs of an export.
 
-    `arcs-out.parquet` has (source, target), `arcs-in.parquet` has (target, source). Every row of `links`, followed or
-    not, of the captures that the export chose is an arc, if both its ends are crawled pages and differ. Both files hold
-    each arc once, sorted. Sorting keeps to `scratch.memory_bytes` and spills to `scratch.directory`. Run again, it goes
-    on after the last file that is there.
+    `arcs-out.parquet` has (source, target), `arcs-in.parquet` has (target, source). A row of `links` of the export's
+    captures, followed or not, is an arc if its ends are two different crawled pages. Both files have each arc once,
+    sorted. Sorting keeps to `scratch.memory_bytes` and spills to `scratch.directory`. A second run keeps finished
+    files.
 
-    Raises PathNotFoundError (no such export, or a segment of it is gone), OutputConflictError (a segment has changed),
+    Raises PathNotFoundError (no such export, or one of its segments is gone), OutputConflictError (a segment changed),
     LockedError, StorageError, StoppedError.
     """
     folder = ExportFolder(stores, name)
@@ -50,7 +50,7 @@ def link_export(stores: Stores, *, name: str) -> LinkReport:
                     SegmentReader(stores.storage, segment.path) for segment in inputs.segments
                 ]
                 for reader in stores.until_stopped(readers):
-                    reader.rows(Manifest.LINKS_NAME)  # raises where it is damaged
+                    reader.rows(Manifest.LINKS_NAME)  # raises if the table is damaged
                 paths = [reader.verified(Manifest.LINKS_NAME, stores) for reader in readers]
                 engine.tables("links", paths, LINKS_SCHEMA)
                 ends = ("node_id", "key", "segment")
@@ -70,5 +70,5 @@ def _write_arcs(engine: Engine, folder: ExportFolder, name: str, query: str) -> 
     if name == ARCS_OUT:
         batches = in_batches(first_of_each(batches, ["source", "target"], 1), GROUP_ROWS)
     tables = (pa.Table.from_batches([batch]) for batch in batches)
-    # Half of the numbers are all over the place: a dictionary only costs time.
+    # Half of the numbers have no order: a dictionary only costs time.
     folder.write_table(name, tables, progress, dictionary=False)

@@ -1,4 +1,4 @@
-"""Exports as an output: which are damaged, what is left over in them, and which have a page."""
+"""Exports as an output: damaged exports, leftover files, and the exports with a page."""
 
 from collections.abc import Iterator
 from contextlib import suppress

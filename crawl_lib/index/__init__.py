@@ -1,13 +1,14 @@
-"""The index of pages: which fields a page has, and how their words are made.
+"""The index of pages: the fields of a page, and the words of each field.
 
-How data flows: an `IndexedPage` says what the index knows of a page. `Fields` (`fields`) turns it into a document of
-Tantivy: a set of fields of words for each language (`languages`), words with positions, runs of scripts that leave no
-spaces between words (`runs`), numbers, and what a result shows. `pages` is the table next to an index: what changes
-often, a row a page.
+How data flows: an `IndexedPage` has the index's facts about a page. `Fields` (`fields`) turns an `IndexedPage` into a
+document of Tantivy: a set of fields of words for each language (`languages`), words with positions, runs of scripts
+without spaces between words (`runs`), numbers, and the texts of a result. `pages` is the table next to an index: it has
+the often changing facts, a row for each page.
 
-`update_index` makes a version of the one before: `wanted` says which pages are in it, what stands for each of the
-others, and with which boosts (`boosts`); `files` changes Tantivy's files, of which no version shares one that changes;
-`copies` has versions on this machine where the store is elsewhere. `look` says why a page is not in the index.
+`update_index` makes a version from the version before. `wanted` chooses the pages of the version, the substitutes of
+the other pages, and the boosts (`boosts`). `files` changes Tantivy's files; versions share only files that never
+change. `copies` keeps copies of versions on this machine if the store is elsewhere. `look` tells why a page is not in
+the index.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""How much each page matters to the index: by plug-ins of the config, by the newest ranks, or not at all."""
+"""The weight of each page in the index: by plug-ins of the config, by the newest ranks, or none."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -22,7 +22,7 @@ def give_boosts(work: VersionWork) -> str:
     """Make the table `boosts` of an engine.
 
     A boost is the chain's `index_boost`, else PageRank, else LinkRank; else the table has no rows. Returns the source
-    with its version, for the index's manifest. Raises ConfigError where a plug-in cannot judge a URL, DamagedFileError,
+    with its version, for the index's manifest. Raises ConfigError if a plug-in cannot judge a URL, DamagedFileError,
     StorageError, StoppedError.
     """
     return _by_plugins(work) or _by_page_rank(work) or _by_link_rank(work) or _without(work)

@@ -1,6 +1,6 @@
 """Copies of versions on this machine: Tantivy maps local files, so a store elsewhere is copied to `search.directory`.
 
-A copy is there at once by a rename, after each of its files was compared with its digest. On a local store the version
+Each file of a copy is compared with its digest; then a rename gives the copy its name. On a local store the version
 itself is used.
 """
 
@@ -32,7 +32,7 @@ def copies_folder(stores: Stores) -> Path:
 def local_folder(stores: Stores, version: Version) -> Path:
     """Return a version's folder on this machine, copied if necessary.
 
-    A copy needs the right sizes. Raises DamagedFileError where a file is not what was written, StorageError,
+    A copy needs the right sizes. Raises DamagedFileError if a file differs from the written file, StorageError,
     StoppedError.
     """
     local = stores.storage.local_path(version.path)
@@ -56,7 +56,7 @@ def _has_sizes(folder: Path, version: Version) -> bool:
 def verified_folder(stores: Stores, version: Version) -> Path:
     """Return `local_folder` after a check of the copy's digests.
 
-    A copy that differs is made again. Raises DamagedFileError where a file of the store is not what was written,
+    A different copy is made again. Raises DamagedFileError if a file of the store differs from the written file,
     StorageError, StoppedError.
     """
     try:
@@ -69,7 +69,7 @@ def verified_folder(stores: Stores, version: Version) -> Path:
 def verify_copy(stores: Stores, version: Version) -> None:
     """Check this machine's copy of a version; delete a damaged copy.
 
-    Raises DamagedFileError where a file differs, StorageError, StoppedError.
+    Raises DamagedFileError if a file differs, StorageError, StoppedError.
     """
     if stores.storage.local_path(version.path) is not None:
         return
@@ -102,8 +102,8 @@ def _copy(stores: Stores, version: Version, folder: Path) -> None:
 def own_folder(stores: Stores, number: int) -> Iterator[Path]:
     """Make a hidden folder for a version's files.
 
-    The folder goes with the block, unless it was renamed. A killed process holds its folder no longer, so
-    `delete_other_copies` deletes the folder. Raises StorageError.
+    At the end of the block the folder is deleted, unless it was renamed. A killed process no longer holds the lock of
+    its folder, so `delete_other_copies` deletes the folder. Raises StorageError.
     """
     base = copies_folder(stores)
     hidden = base / f".{number}-{uuid.uuid4().hex}"

@@ -1,7 +1,7 @@
-"""The fields of the index, and the document that a page becomes.
+"""The fields of the index, and the document of a page.
 
-For each language of the index, and once for all other languages, without stop words and accents, stemmed and without
-positions; a page is in the fields of its own language only:
+Fields for each language of the index, and once for all other languages. The words are stemmed, without stop words,
+accents and positions. A page has the fields of its own language only:
 * `words_<language>`, `words`: title three times, headings twice, anchors, words of the URL's path, text.
 * `title_<language>`, `title_other`; `anchors_<language>`, `anchors_other`: title or anchors alone.
 
@@ -11,13 +11,13 @@ Words as written, in lower case and with positions:
 
 Whole values, one word each:
 * `site`: the host, and each domain above it to the registered one.
-* `language`; `type`: the MIME type; `key`: in hex; `robots`: what the page asks of results. These are stored, too.
+* `language`; `type`: the MIME type; `key`: in hex; `robots`: the page's demands on results. These are stored, too.
 
-Fast numbers: `order` (the first 8 bytes of the key), and in microseconds `published`, `captured` and `date`, which is
-`published` where that is known, else `captured`.
+Fast numbers: `order` (the first 8 bytes of the key), and in microseconds `published`, `captured` and `date`. `date` is
+`published` if known, else `captured`.
 
-Stored for results, in UTF-8: `url`, `title`, `body` (the text). The text is stored apart from `text`, where words of
-other scripts that touch a run are separate. A second value of `body` has headings and anchors as JSON, for
+Stored for results, in UTF-8: `url`, `title`, `body` (the text). The field `text` cannot replace `body`: `text`
+separates a run from adjacent words of other scripts. A second value of `body` has headings and anchors as JSON, for
 `krake index push` (`pages_with_keys`).
 """
 
@@ -37,15 +37,15 @@ from crawl_lib.index.runs import find_runs, spaced, without_runs
 from crawl_lib.urls import budget_domain_of, host_of
 
 REVISION = 2
-"""Raised where equal pages would get other words or fields. Documents have headings and anchors from 2 on."""
+"""Raise this number when equal pages get other words or fields. From 2 on, documents have headings and anchors."""
 TITLE_TIMES, HEADINGS_TIMES = 3, 2
 MOST_ANCHOR_TIMES = 10
-"""How often an anchor counts at most. All pages of a site link to the pages of its menu with the same words: to count
-each of these links takes half of the time of the index, and finds nothing better."""
+"""The limit of counted repetitions of an anchor. All pages of a site link to the pages of its menu with the same words.
+To count all these links takes half of the time of the index, and improves no result."""
 
 
 class FieldKind(StrEnum):
-    """The kinds of fields that each language has."""
+    """The kinds of fields of each language."""
 
     WORDS = "words"
     TITLE = "title"
@@ -56,9 +56,9 @@ class FieldKind(StrEnum):
 class IndexedPage:
     """Facts of the index about a page.
 
-    `key`: 20 bytes. `url`: canonical. `text`: the main text. `anchors`: texts of links to the page, each once for each
-    page that has it. `language`: a code of ISO 639, None where unknown. `captured_us`, `published_us`: POSIX
-    microseconds. `robots`: those of `noarchive` and `nosnippet` that the page asks for.
+    `key`: 20 bytes. `url`: canonical. `text`: the main text. `anchors`: texts of links to the page; a text comes once
+    for each page with such a link. `language`: a code of ISO 639, None if unknown. `captured_us`, `published_us`: POSIX
+    microseconds. `robots`: the page's demands among `noarchive` and `nosnippet`.
     """
 
     key: bytes
@@ -77,7 +77,7 @@ class IndexedPage:
 def order_of(key: bytes) -> int:
     """Return the index's order number of a key.
 
-    That is the key's first 8 bytes, unsigned and big-endian.
+    The number is the key's first 8 bytes, unsigned and big-endian.
     """
     return int.from_bytes(key[:8], "big")
 
@@ -95,7 +95,7 @@ class Fields:
     """The schema of an index with fields for some languages."""
 
     def __init__(self, languages: Sequence[str]) -> None:
-        """Make schema and analysers. `languages`: codes that `LANGUAGES` has."""
+        """Make schema and analysers. `languages`: codes in `LANGUAGES`."""
         self.languages = tuple(languages)
         self.analysers = Analysers(self.languages)
         self.schema = self._schema()
@@ -104,14 +104,14 @@ class Fields:
     def settings(self) -> FieldSettings:
         """Revision and languages of the index.
 
-        A change makes all documents again.
+        After a change of these, an update makes all documents again.
         """
         return FieldSettings(REVISION, list(self.languages), version("tantivy"))
 
     def index(self, path: str) -> tantivy.Index:
         """Open the index in a folder, or make an empty one.
 
-        Raises ValueError, as Tantivy does, where the folder has an index with other fields, or a damaged one.
+        Raises ValueError, as Tantivy does, if the folder has a damaged index, or an index with other fields.
         """
         index = tantivy.Index(self.schema, path)
         self.analysers.register(index)
@@ -226,7 +226,7 @@ def _add_plain(document: tantivy.Document, page: IndexedPage) -> None:
     for text in (page.text, page.title):
         document.add_text("text", without_runs(text))
     document.add_text("title_text", spaced(page.title))
-    # Each run is a value of its own: Tantivy leaves a gap between values, so no phrase goes across.
+    # Each run is a value of its own: Tantivy leaves a gap between values, so no phrase crosses two runs.
     for text in (page.text, page.title, page.headings, *page.anchors):
         for run in find_runs(text):
             document.add_text("text_cjk", run)

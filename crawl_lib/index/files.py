@@ -1,7 +1,7 @@
-"""Tantivy's files of a version: taken over by hard links, changed by one commit, counted.
+"""Tantivy's files of a version: linked from the version before, changed by one commit, counted.
 
-No file that another version has is written to. Tantivy never changes a file of a segment; the two that it does change
-are copied.
+No shared file is changed. Tantivy never changes the files of a segment, and so these are linked. Tantivy changes two
+other files, and so these are copied.
 """
 
 import json
@@ -24,15 +24,15 @@ _CHANGED = (META_FILE, ".managed.json")
 """Files that Tantivy replaces."""
 _LOCKS = (".tantivy-writer.lock", ".tantivy-meta.lock")
 HEAP_BYTES = 256 << 20
-"""Of the writer, which has one thread: so equal pages give equal segments."""
+"""Memory of the writer. The writer has one thread, so that equal pages give equal segments."""
 _NO_ROOM = ("no space left", "quota exceeded")
 _FULL_BYTES = 16 << 20
-"""A disk with less room is full. Tantivy's errors do not always say so: a thread of its writer ends."""
+"""A disk with less room counts as full. Tantivy's errors do not always tell this: a thread of its writer ends."""
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Documents of an index. `deleted`: those that are found no more, and whose words are still in its files."""
+    """Documents of an index. `deleted`: deleted documents whose words are still in the files."""
 
     pages: int
     deleted: int
@@ -41,8 +41,7 @@ class Counts:
 def link_files(before: Path, folder: Path) -> list[str]:
     """Link Tantivy's files of a version into a folder.
 
-    Return the names of hard links; a file system without links gets copies. Where the file system has none, they are
-    copies. Raises StorageError.
+    Return the names of hard links; a file system without links gets copies. Raises StorageError.
     """
     linked = []
     with os_errors(folder, "cannot take over the files of the version before"):
@@ -60,7 +59,7 @@ def link_files(before: Path, folder: Path) -> list[str]:
 def _linked(file: Path, target: Path) -> bool:
     try:
         os.link(file, target)
-    except OSError:  # the copy says what is wrong, if something is
+    except OSError:  # the copy raises the error, if any
         return False
     return True
 
@@ -83,9 +82,7 @@ def change_files(
             writer.delete_documents_by_term("key", key.hex())
     for added, page in enumerate(stores.until_stopped(pages), 1):
         document = fields.document(page)
-        with tantivy_errors(
-            folder
-        ):  # what goes wrong while pages are read is no fault of these files
+        with tantivy_errors(folder):  # an error while pages are read is no fault of these files
             writer.add_document(document)
         stores.report(indexing=page.url, done=added, unit="pages")
     with tantivy_errors(folder):
@@ -99,7 +96,7 @@ def change_files(
 
 @contextmanager
 def tantivy_errors(folder: Path) -> Iterator[None]:
-    """Translate what Tantivy raises. Raises NoRoomError, StorageError naming the folder."""
+    """Translate Tantivy's errors. Raises NoRoomError, StorageError naming the folder."""
     try:
         yield
     except (ValueError, OSError) as error:

@@ -1,6 +1,6 @@
-"""The languages whose words the index reduces to stems, and the analysers of all fields.
+"""The languages with stems in the index, and the analysers of all fields.
 
-An analyser cuts a text into words, at whatever is neither letter nor digit. Words of more than 64 bytes are left out.
+An analyser cuts a text into words of letters and digits. Words of more than 64 bytes are left out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ LANGUAGES: Mapping[str, str] = {
     "ru": "russian",
     "sv": "swedish",
 }
-"""Languages with a stemmer and a list of stop words, by code of ISO 639-1, with the names that Tantivy has for them."""
+"""Languages with a stemmer and a list of stop words, by code of ISO 639-1, with Tantivy's names."""
 OTHER = "other"
 """All languages without fields in the index."""
 MAX_WORD_BYTES = 64
@@ -37,7 +37,7 @@ class Analysers:
     """The same for every language: words as written but in lower case, letters of runs, whole values (Tantivy's)."""
 
     def __init__(self, languages: Sequence[str]) -> None:
-        """Make the analysers. `languages`: codes that `LANGUAGES` has."""
+        """Make the analysers. `languages`: codes in `LANGUAGES`."""
         self.languages = tuple(languages)
         self._by_name = {language: _stems(LANGUAGES[language]) for language in languages}
         self._by_name[OTHER] = _words(tantivy.Filter.ascii_fold())
@@ -47,7 +47,7 @@ class Analysers:
         ).build()
 
     def register(self, index: tantivy.Index) -> None:
-        """Register the analysers, whose names alone are in Tantivy's files."""
+        """Register the analysers: Tantivy's files have only their names."""
         for name, analyser in self._by_name.items():
             index.register_tokenizer(name, analyser)
 
@@ -62,7 +62,7 @@ class Analysers:
     def placed(self, name: str, text: str) -> list[tuple[int, str]]:
         """Return a text's words with their positions.
 
-        A word that is left out leaves a gap.
+        An omitted word leaves a gap.
         """
         return [
             (token.position, token.text) for token in self._by_name[name].pre_tokenize(text).tokens
@@ -71,7 +71,7 @@ class Analysers:
 
 def _words(*filters: tantivy.Filter) -> tantivy.TextAnalyzer:
     builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
-    # Tantivy keeps words that are shorter than its limit.
+    # Tantivy keeps only words below its limit.
     for one in (
         tantivy.Filter.remove_long(MAX_WORD_BYTES + 1),
         tantivy.Filter.lowercase(),
@@ -84,8 +84,8 @@ def _words(*filters: tantivy.Filter) -> tantivy.TextAnalyzer:
 def _stems(language: str) -> tantivy.TextAnalyzer:
     """Return the analyser of a language.
 
-    Words are stemmed before and after their accents go. The first time the stemmer sees the endings as the language
-    writes them; the second time makes `résumé` and `resume` one word.
+    Words are stemmed twice: before and after the removal of accents. The first time the stemmer needs the language's
+    own spelling of endings; the second time makes `résumé` and `resume` one word.
     """
     stemmer, fold = tantivy.Filter.stemmer(language), tantivy.Filter.ascii_fold()
     return _words(tantivy.Filter.stopword(language), stemmer, fold, stemmer)

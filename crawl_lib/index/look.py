@@ -1,4 +1,4 @@
-"""Answers from the index, for commands: its figures, damage, and whether it has a page, or why not."""
+"""Answers from the index, for commands: its figures, and whether it has a page, or why not."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -21,7 +21,7 @@ WHY = {
     "canonical": "the index has the target of the page's canonical links (index.canonical)",
     "same_text": "the index has another page with the same text",
 }
-"""Why a page that is still there is not in the index, by the reason that a version notes."""
+"""Reasons against an existing page in the index, by their names in a version."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def index_counts(version: Version) -> IndexCounts:
 def index_stats(stores: Stores) -> IndexCounts:
     """Return the figures of the newest version.
 
-    Raises InputError before the first one, StorageError.
+    Raises InputError before the first version, StorageError.
     """
     version = newest_index(Versions(stores, INDEX))
     if version is None:
@@ -65,10 +65,10 @@ def index_stats(stores: Stores) -> IndexCounts:
 
 @dataclass(frozen=True)
 class InIndex:
-    """The answer whether a version of the index has a page.
+    """The answer to the question: does a version of the index have a page?
 
-    `reason`: one of `WHY`, None for a page that was not there when the version was made; `owner`: the key in hex of the
-    page that is found in its place.
+    `reason`: one of `WHY`, None for a page that did not exist when the version was made; `owner`: the key in hex of the
+    page that results show instead.
     """
 
     version: int

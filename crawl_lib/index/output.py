@@ -1,4 +1,4 @@
-"""The index as an output: how it is made, and which versions hold a page."""
+"""The index as an output: its making, and the versions with a page."""
 
 from collections.abc import Iterator
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""The table `pages.parquet` next to an index: what changes often, a row for each page of the index."""
+"""The table `pages.parquet` next to an index: the often changing facts, a row for each page of the index."""
 
 import pyarrow as pa
 
@@ -15,6 +15,7 @@ _FIELDS: "list[pa.Field[pa.DataType]]" = [
     pa.field("warc_length", pa.int64(), nullable=False),
 ]
 PAGES_SCHEMA = pa.schema(_FIELDS)
-"""`digest`: of what the document was made of. `boost`: divided by the mean over all indexed pages; 1 where a page has
-none. `near`: the key of the first page of its group of near duplicates, null where it is in none. `unavailable_after`:
-when the page asks to be no longer found. The rest is the place of its capture. Rows are in the order of keys."""
+"""`digest`: of the document's sources. `boost`: divided by the mean over all indexed pages; 1 for a page without a
+boost. `near`: the key of the first page of the page's group of near duplicates, null without a group.
+`unavailable_after`: the page asks results not to show it after this time. The other columns are the place of the
+page's capture. Rows are in the order of keys."""

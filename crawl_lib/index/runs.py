@@ -1,7 +1,7 @@
-"""Runs of scripts that leave no spaces between words: Chinese, Japanese, Thai and their neighbours.
+"""Runs of scripts without spaces between words: Chinese, Japanese, Thai and similar ones.
 
-Such a run has no words that a tokenizer could cut without a dictionary. The index keeps each letter of a run as a word
-with its position, so a run of a query is found as a phrase. Korean has spaces and needs none of this.
+A tokenizer needs a dictionary to find the words of such a run. The index instead keeps each letter of a run as a word
+with its position, so a run of a query is found as a phrase. Korean has spaces, and so its words are found as usual.
 """
 
 import re

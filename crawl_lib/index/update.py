@@ -1,13 +1,12 @@
-"""A version of the index from the one before: files are linked, what changed is deleted and added, all else stays.
+"""A version of the index from the version before: files are linked, changed pages are deleted and added.
 
-The wanted rows are compared with the table of pages of the newest version, by key and digest. All is made again where
-there is no version, the fields of documents changed, a file of the version is damaged, a fifth of the documents would
-be deleted ones, or the words of deleted pages have to go (`purge`).
+The wanted rows are compared with the table of pages of the newest version, by key and digest. The whole index is made
+again without a version before, and after a change of the fields or damage to a file. This also happens if a fifth of
+the documents would be deleted ones, or if the words of deleted pages have to go (`purge`).
 
-Steps, each of which may be the last one of a killed process: files are linked (`index.linked`), changed
-(`index.committed`), with a store elsewhere uploaded (`index.uploaded`), sealed and renamed (`versions.*`); with `purge`
-older versions are deleted then (`index.purged`). The next run on this machine deletes what was left (`_Noted`), and
-ends a purge first.
+A process may be killed after each step: files are linked (`index.linked`), changed (`index.committed`), uploaded if the
+store is elsewhere (`index.uploaded`), sealed and renamed (`versions.*`). With `purge`, older versions are then deleted
+(`index.purged`). The next run on this machine finishes an unfinished purge, and deletes leftovers (`_Noted`).
 """
 
 import json
@@ -58,7 +57,7 @@ from crawl_lib.versions import GROUP_ROWS, Filled, Version, Versions, VersionWor
 
 _NOTE = re.compile(r"[0-9]+-[0-9a-f]{32}")
 MOST_DELETED = 0.2
-"""Of the documents in Tantivy's files; with more all is made again."""
+"""The limit of deleted documents, as a share of the documents in Tantivy's files: at this share, all are made again."""
 log = logging.getLogger(__name__)
 
 
@@ -67,9 +66,10 @@ def update_index(stores: Stores, *, now: datetime, purge: bool = False) -> Versi
 
     `now`: for manifests.
 
-    `purge`: all is made again, and older versions are deleted, whatever `crawldb.keep_versions` says. Every update
-    first ends a purge that was killed. A second update on this machine waits, and then finds the version of the first.
-    Updates on two machines may both do the work: the first version of a number counts, and both find that version.
+    `purge`: the whole index is made again, and older versions are deleted in spite of `crawldb.keep_versions`. Every
+    update first finishes a killed purge. A second update on this machine waits, and then finds the version of the
+    first. Updates on two machines may both do the work: the first version of a number counts, and both find that
+    version.
 
     Raises InputError before the first segment, ConfigError, DamagedFileError, StorageError, NoRoomError, StoppedError.
     """
@@ -86,16 +86,17 @@ def update_index(stores: Stores, *, now: datetime, purge: bool = False) -> Versi
                 _end_purge(versions, version)
                 delete_other_copies(stores, version.number)
                 return version
-            faster = newest_index(versions)  # of a task on another machine, whose purge is as good
+            faster = newest_index(versions)  # another machine's purge suffices
             purge = purge and not (faster is not None and faster.manifest.get("is_purge"))
 
 
 @dataclass(frozen=True)
 class _Noted(Versions):
-    """The versions of the index. `notes`: a folder of this machine that the process with the turn holds.
+    """The versions of the index. `notes`: a folder of this machine; one process at a time has its lock.
 
-    Each hidden folder has a note there, made before the folder. The next process with the turn deletes the folders that
-    have notes: their updates have ended, or were killed. An update on another machine may be alive.
+    Before each hidden folder, the process makes a note there. The next process with the lock deletes the folders with
+    notes: their updates have ended, or were killed. Folders of another machine have no note here; their updates may
+    still run.
     """
 
     notes: Path
@@ -124,7 +125,7 @@ def _next_version(
     now: datetime,
     purge: bool,
 ) -> Version | None:
-    """Return the version after `before`, or `before` without changes.
+    """Return the version after `before`, or an unchanged `before`.
 
     None: another task was faster.
     """
@@ -164,7 +165,7 @@ def newest_index(versions: Versions) -> Version | None:
     try:
         return versions.newest()
     except DamagedFileError as error:
-        log.warning("%s; it is made anew", error)
+        log.warning("%s; the index is made again", error)
         return None
 
 
@@ -191,7 +192,7 @@ def _end_purge(versions: Versions, version: Version | None) -> None:
         )
         is_later = (
             number.isdecimal() and int(number) > version.number
-        )  # another machine may be making that one
+        )  # another machine may be making this version
         if entry.name != str(version.number) and not is_later:
             storage.delete(f"{versions.folder}/{entry.name}")
             reached("index.purged")
@@ -201,8 +202,8 @@ def _end_purge(versions: Versions, version: Version | None) -> None:
 class _IndexMaking:
     """The making of a version.
 
-    `before`: the version to grow from, None where all is made again. `stack`: deletes what is on this machine alone.
-    `staging`: with a store elsewhere, where its files are first.
+    `before`: the version to grow from, None if the whole index is made again. `stack`: deletes the local files.
+    `staging`: the local folder of the files before the upload, if the store is elsewhere.
     """
 
     wanted: Wanted
@@ -290,7 +291,7 @@ class _IndexMaking:
         }
 
     def _write_own_files(self, folder: Path, gone: list[bytes]) -> None:
-        """Write what lies next to Tantivy's files. Raises StorageError."""
+        """Write the files next to Tantivy's files. Raises StorageError."""
         stores, names = self.stores, PAGES_SCHEMA.names
         batches = (
             parquet_batches(stores.storage, self.listed, PAGES_SCHEMA, names) if self.listed else ()
@@ -327,14 +328,14 @@ class _IndexMaking:
         return Filled(facts, [entry for name, entry in hashed.items() if name in there])
 
     def keep_copy(self) -> None:
-        """Make what was uploaded this machine's copy of the version. Raises StorageError."""
+        """Keep the uploaded files as this machine's copy. Raises StorageError."""
         if self.staging is not None:
             with os_errors(self.staging, "search.directory cannot be used"):
                 publish_copy(self.staging, copies_folder(self.stores) / str(self.number))
 
 
 def _write_table(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
-    """Write a table of this machine, durably. Raises StorageError."""
+    """Write a local table, durably. Raises StorageError."""
     with os_errors(path, "cannot be written"), path.open("xb") as file:
         with pq.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True) as writer:
             for table in tables:

@@ -1,7 +1,8 @@
-"""The versions of the index: their files, what their manifests say, and which places of a page they are.
+"""The versions of the index: their files, and the fields of their manifests.
 
-A version is a folder with Tantivy's files and three of ours: the table of pages, the table of pages that were left out,
-and the keys of pages that were deleted since all was last made again. Their words are still in Tantivy's files.
+A version is a folder with Tantivy's files and three files of Krake: the table of pages, the table of omitted pages, and
+the keys of pages that were deleted since the whole index was last made. Tantivy's files still have the words of these
+deleted pages.
 """
 
 from crawl_lib.index.pages import PAGES_SCHEMA
@@ -19,8 +20,8 @@ INDEX = Family(
     schema=PAGES_SCHEMA,
     made_again="`krake index update` makes a new version",
 )
-"""A manifest has `now`, `made_ms` (`made_ms_of`), `config_digest`, `of` (a digest of all that the version follows
-from), `settings` (of its fields), `pages`, `deleted` (of Tantivy's files), `left_out` (pages by reason), `boosts`
+"""A manifest has `now`, `made_ms` (`made_ms_of`), `config_digest`, `of` (a digest of all sources of the version),
+`settings` (of its fields), `pages`, `deleted` (documents in Tantivy's files), `left_out` (pages by reason), `boosts`
 (their source) and `digest`."""
 
 
@@ -32,7 +33,7 @@ def file_of(version: Version, name: str) -> str:
 def made_ms_of(version: Version) -> int:
     """Return a version's time in POSIX milliseconds.
 
-    The time is above that of each earlier version, whatever clocks say.
+    The time is above the time of each earlier version, even after a clock went back.
     """
     return int(version.manifest["made_ms"])
 

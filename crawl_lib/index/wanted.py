@@ -1,9 +1,8 @@
 """The pages of the index, the substitutes of other pages, and the facts about each page.
 
-A page that is still there has a row of `judged`, with the reason why it cannot be in the index, if there is one.
-Canonical links and equal texts then choose among the other ones, the candidates: each has an owner, the page that
-stands for it. Texts are read twice: once for what tells whether a page has changed, and once more for the pages that
-have.
+Each existing page has a row of `judged`, with the reason against the page in the index, if any. Pages without a reason
+are candidates. Canonical links and equal texts give each candidate an owner: the page that the index has instead, or
+the candidate itself. Texts are read twice: once for the digests that show changes, and once more for changed pages.
 """
 
 import json
@@ -49,10 +48,10 @@ _TEXTS = columns(
     "published time"
 ).append(pa.field("robots", _LIST))
 LEFT_OUT_SCHEMA = columns("key key!, reason text!, owner key")
-"""Pages that are still there and not in the index. `owner`: the page in the index instead."""
+"""Existing pages without a place in the index. `owner`: the page in the index instead."""
 _OF_TEXTS = ("text", "headings", "robots", "published", "language")
 _PDF = "application/pdf"
-"""Its title is what texts call its heading."""
+"""A PDF's title comes from the column `headings` of texts."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PLACE = ("warc_file", "warc_offset", "warc_length")
 _MAY_HIDE = ("noarchive", "nosnippet")
@@ -63,8 +62,8 @@ DOCUMENT_ROWS = 200
 class Wanted:
     """The pages of the next version of an index, as tables of an engine.
 
-    `boosted_by`: the source of boosts; `made_of`: digests of other tables. `counts`: pages that were left
-    out, by reason.
+    `boosted_by`: the source of boosts; `made_of`: digests of other tables. `counts`: omitted pages by
+    reason.
     """
 
     work: VersionWork
@@ -86,7 +85,7 @@ class Wanted:
         try:
             groups = near.newest()
         except DamagedFileError:
-            groups = None  # they are folded again once `krake duplicates near` has made them again
+            groups = None  # the first update after `krake duplicates near` folds groups again
         near.give(groups, work.engine, "near")
         if not work.stores.config.order.has_crawldb:
             work.engine.values("crawldb", CRAWLDB_SCHEMA.empty_table())
@@ -169,7 +168,7 @@ class Wanted:
     def documents(self) -> Iterator[IndexedPage]:
         """Yield new and changed pages in key order.
 
-        These are in `listed` and not the same in `indexed`.
+        Their rows in `listed` have no equal row in `indexed`.
         """
         work, options = self.work, self.work.stores.config.index
         found = self.captures.read(*_OF_TEXTS, query="index/fresh")
@@ -186,13 +185,13 @@ def _values(batch: pa.RecordBatch, *names: str) -> Iterator[tuple[Any, ...]]:
 
 
 def _document_digest(own: bytes, language: str | None, anchors: bytes | None) -> bytes:
-    """Return the SHA-1 of all that a document is made of."""
+    """Return the SHA-1 of all sources of a document."""
     parts = (own, str(language).encode(), anchors or b"")
     return sha1(b"\n".join(parts)).digest()
 
 
 class _Judge:
-    """Says of each page whether it may be in the index."""
+    """Decides for each page whether the index may have the page."""
 
     def __init__(self, work: VersionWork) -> None:
         self.options = work.stores.config.index
@@ -204,7 +203,7 @@ class _Judge:
         return {"key": page["key"], "reason": reason} if reason else self._candidate(page)
 
     def _refusal(self, page: Row) -> str:
-        """Return the reason against indexing a page, "" if none."""
+        """Return the reason against a page in the index, or ""."""
         if not page["text"]:
             return "no_text"
         if self.options.robots == "obey" and is_noindex(page):
@@ -227,9 +226,9 @@ class _Judge:
 
 
 def is_noindex(page: Row) -> bool:
-    """Say whether a page asks to be in no index.
+    """Say whether a page forbids indexes.
 
-    Where the text lacks this fact, such as after a killed process, the page's row decides.
+    If the text lacks this fact, such as after a killed process, the page's row decides.
     """
     robots = page["robots"]
     if robots is not None:
@@ -239,7 +238,7 @@ def is_noindex(page: Row) -> bool:
 
 
 def _hidden(page: Row, options: IndexConfig) -> list[str]:
-    """Return what a page asks of results, where the config obeys."""
+    """Return a page's demands on results that the config obeys."""
     robots = page["robots"] or {}
     return [word for word in _MAY_HIDE if robots.get(word)] if options.robots == "obey" else []
 

@@ -93,7 +93,7 @@ def _servers(store: ShardedKeyStore, findings: Findings) -> Sequence[KeyServer]:
             findings.add(
                 "keyinfo_unknown",
                 counts.server,
-                "keys with a keyinfo that is none of Krake's count as queued",
+                "keys with a keyinfo unknown to Krake count as queued",
                 repair=ALL,
                 count=other,
                 severity=Severity.WARNING,

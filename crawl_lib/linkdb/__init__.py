@@ -1,8 +1,8 @@
-"""Links: which page links where, and who links to a page with which words.
+"""Links: the links of each page, and the links to each page with their texts.
 
-How data flows: `update_outlinks` takes new segments into the table of the links that pages have now, by source, and
-`update_linkdb` turns it around, within the limits of `linkdb` in the config. `LinkEnds` numbers the ends of links, of
-which ranks are made too (`crawl_lib.ranks`). All are versions (`crawl_lib.versions`), and need no CrawlDb.
+How data flows: `update_outlinks` adds new segments to the table of current links, by source. `update_linkdb` sorts this
+table by target, within the limits of `linkdb` in the config. `LinkEnds` numbers the ends of links for ranks
+(`crawl_lib.ranks`). Both tables are versions (`crawl_lib.versions`), and need no CrawlDb.
 """
 
 from crawl_lib.linkdb.ends import LinkEnds

@@ -17,11 +17,11 @@ _UNSEEN = columns("key key, url text")
 
 
 class LinkEnds:
-    """The pages that were seen, and the URLs that these link to, with their numbers.
+    """The seen pages, and the targets of their links, with numbers.
 
     `work` gets the table `ends` (key, url, host, is_unseen, id). `places`: the numbers of seen pages, then of unseen
-    ends; `unseen`: the places of keys among the latter. Both take 4 bytes an end and 12 an unseen end of memory. Files
-    hold 20 bytes a key, 8 a link, and 20 more a link to an unseen end.
+    ends; `unseen`: the places of the keys of unseen ends. Memory of both: 4 bytes an end, and 12 more an unseen end.
+    Files have 20 bytes a key, 8 a link, and 20 more a link to an unseen end.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class LinkEnds:
 
         `links`: a version of `OUTLINKS`. `stage`: the name of progress.
 
-        `without`: pages whose links, and links to which, do not count. Raises what `Versions.give` raises.
+        `without`: links from and to these pages do not count. Raises the errors of `Versions.give`.
         """
         self._work, self._links, self._stage, self._without = work, links, stage, without
         self._versions, self._file = Versions(work.stores, OUTLINKS), work.scratch / "links"
@@ -59,7 +59,7 @@ class LinkEnds:
     def arcs(self) -> Iterator[tuple[Ints, Ints]]:
         """Yield the links as numbers of sources and targets.
 
-        They are sorted by the number of the source. A link with several texts is repeated. Raises StorageError,
+        Links are sorted by the number of the source. A link with several texts is repeated. Raises StorageError,
         StoppedError.
         """
         seen, unseen = self.places
@@ -76,7 +76,7 @@ class LinkEnds:
             yield keys_of(batch.column("key"))[_is_page(batch)]
 
     def _unseen(self, seen: KeyNumbers) -> Iterator[pa.Table]:
-        """Write the links to a file; yield those to unseen URLs.
+        """Write the links to a file; yield links to unseen URLs.
 
         Links to seen pages are written by numbers. A row comes for each link to an unseen URL.
         """
@@ -118,7 +118,7 @@ class LinkEnds:
             yield keys_of(batch.column("key"))[values_of(batch.column("is_unseen")) == 1]
 
     def _counts(self, links: pa.RecordBatch) -> Ints:
-        """Mark the links of pages that are there, by option without duplicates."""
+        """Mark the links of existing pages, by option without duplicates."""
         counts: Ints = values_of(is_link(links))
         if self._without:
             for name in ("key", "target"):
@@ -126,7 +126,7 @@ class LinkEnds:
         return counts
 
     def _read(self, *names: str) -> Iterator[pa.RecordBatch]:
-        """Read columns of the table of links, whose digests `give` has compared."""
+        """Read columns of the table of links; `give` has compared the digests."""
         return self._versions.batches(self._links, names, is_compared=True)
 
 

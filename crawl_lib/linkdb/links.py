@@ -1,8 +1,8 @@
-"""The tables of links: by source those of the newest capture of each page, and, turned around, the LinkDb.
+"""The tables of links: by source the links of the newest capture of each page, and by target the LinkDb.
 
-A page whose content was found unchanged, or that was not visited, keeps its links; a newer capture replaces them, even
-if it has none. Links of a page that is gone, or redirects, are kept and marked, since the page may come back unchanged.
-Dropped pages go; a segment that is gone leaves what is known of it. It does not matter how segments were grouped.
+An unchanged or unvisited page keeps its links; a newer capture replaces all links of its page, even without a link. If
+a page is gone or redirects, its links are kept and marked, since the page may come back unchanged. Dropped pages lose
+their rows; links of a deleted segment stay. The grouping of segments into updates does not change the result.
 """
 
 from collections.abc import Iterator
@@ -37,8 +37,8 @@ _TIMES = "capture_time time, capture_segment text, seen_time time"
 OUTLINKS_SCHEMA = columns(
     f"key key!, url text!, target key, target_url text, anchor text, is_gone flag!, {_TIMES}"
 )
-"""A row for each link, and one for each page, without a target, which has the last three columns: when and in which
-segment (`<folder>/<node>`) the capture was made whose links these are, and when the page was seen last."""
+"""A row for each link, and a row without a target for each page. Only rows of pages have the last three columns: time
+and segment (`<folder>/<node>`) of the capture with these links, and the time of the last visit."""
 OUTLINKS = Family(
     folder="outlinks",
     name="the table of links",
@@ -47,11 +47,11 @@ OUTLINKS = Family(
     rebuilt="move all of them away: `krake linkdb update` makes one of the segments that are there",
     dictionary=("url", "target_url", "anchor", "capture_segment"),
 )
-"""A manifest has what `SegmentInputs.facts` says, and `dropped`, a digest of which pages were dropped."""
+"""A manifest has the fields of `SegmentInputs.facts`, and `dropped`, a digest of the dropped pages."""
 OUTLINKS_OUTPUT = TableOutput("outlinks", (SEGMENTS,), OUTLINKS, "key")
 _SOURCES = columns(f"key bytes, url text, {_TIMES}, is_gone flag, new_segment int32, is_kept flag")
 INLINKS_SCHEMA = columns("key key!, url text!, source key!, source_url text!, anchor text!")
-"""A row for each page that links to `url`, and each text with which it does; in order of key, source and text."""
+"""A row for each page with a link to `url` and each text of these links; in order of key, source and text."""
 LINKDB = Family(
     folder="linkdb",
     name="the LinkDb",
@@ -59,7 +59,7 @@ LINKDB = Family(
     made_again="`krake linkdb update` makes it again",
     dictionary=("url", "source_url", "anchor"),
 )
-"""`settings` of a manifest are the section `linkdb` of the config, and of all of it where the scope has rules."""
+"""`settings` of a manifest: the section `linkdb` of the config, and a digest of the config if the scope has rules."""
 LINKDB_OUTPUT = TableOutput("linkdb", ("outlinks",), LINKDB, "source")
 _LINKS = pa.schema(list(OUTLINKS_SCHEMA)[:5])
 
@@ -67,9 +67,9 @@ _LINKS = pa.schema(list(OUTLINKS_SCHEMA)[:5])
 def update_outlinks(stores: Stores, *, now: datetime) -> Version:
     """Take new segments and dropped pages into a new version.
 
-    Returns the version. `now`: for the manifest. If two updates run at once, the second takes in what the first has
-    left. Raises InputError before the first segment, DamagedFileError (an input, or all versions), StorageError,
-    NoRoomError, StoppedError, ConfigError.
+    Returns the version. `now`: for the manifest. If two updates run at once, the second adds the segments that the
+    first did not have. Raises InputError before the first segment, DamagedFileError (an input, or all versions),
+    StorageError, NoRoomError, StoppedError, ConfigError.
     """
     versions = Versions(stores, OUTLINKS)
     while True:
@@ -102,9 +102,9 @@ def _rows(
 
 
 def update_linkdb(stores: Stores, *, now: datetime) -> Version:
-    """Take in new segments, and invert the links.
+    """Add new segments, and sort the links by target.
 
-    Returns the version. Raises as `update_outlinks` does.
+    Returns the version. Raises the errors of `update_outlinks`.
     """
     chain = Chain(stores.config.urls, Scope.LINKDB)
     links = update_outlinks(stores, now=now)
@@ -153,7 +153,7 @@ def _thinned(work: VersionWork, links: Version, chain: Chain) -> Iterator[pa.Rec
 def is_link(batch: pa.RecordBatch) -> "pa.Array[Any]":
     """Mark the rows that are links of existing pages.
 
-    Pages themselves, and pages that are gone or redirect, have no such rows.
+    Rows of pages are not marked, nor links of pages that are gone or redirect.
     """
     found: pa.Array[Any] = pc.and_not(pc.is_valid(batch.column("target")), batch.column("is_gone"))
     return found
@@ -162,7 +162,7 @@ def is_link(batch: pa.RecordBatch) -> "pa.Array[Any]":
 def _ruled(batch: pa.RecordBatch, chain: Chain) -> pa.Table:
     """Normalise the ends of links, and filter the links.
 
-    Filters have to accept both ends.
+    A link stays if the filters accept both ends.
     """
     ends = [
         [chain.normalize(str(url)) for url in batch.column(name).to_pylist()]

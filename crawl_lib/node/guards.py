@@ -6,7 +6,7 @@ a segment of a take unknown to the queue, or a settled note with more segments t
 or note show in the key tables only; `krake fsck` compares these.
 
 **The crawl is missing** (a disk that is not mounted, another path in `dfs_primary`). The scope would be empty, and
-fetched pages would lie at a place that nobody reads. Evidence: no segment or seed that the queue has taken in exists,
+fetched pages would lie in the wrong place. Evidence: no segment or seed that the queue has taken in exists,
 and no node has ever settled. (After folders are deleted by hand, injected seeds and settled notes are still there.)
 """
 

@@ -185,7 +185,7 @@ class _MultiByte:
         return self.character(match[0]), match.end()
 
     def character(self, sequence: bytes) -> str:
-        """Return what a sequence stands for that the codec lacks."""
+        """Return the character of a sequence that the codec lacks."""
         return self._missing.get(sequence, _REPLACEMENT)
 
 
@@ -236,7 +236,7 @@ class _EucJp(_Searched):
     """The decoder of EUC-JP. The standard's JIS X 0208 is that of cp932, with the characters of NEC and IBM."""
 
     def character(self, sequence: bytes) -> str:
-        """Return what a sequence stands for that the codec lacks."""
+        """Return the character of a sequence that the codec lacks."""
         if len(sequence) != 2 or not all(0xA1 <= byte <= 0xFE for byte in sequence):
             return _REPLACEMENT
         lead, trail = divmod((sequence[0] - 0xA1) * 94 + sequence[1] - 0xA1, 188)

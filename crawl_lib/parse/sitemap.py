@@ -113,7 +113,7 @@ def parse_sitemap(
 ) -> ParsedPage:
     """Read a sitemap, a sitemap index, a feed, or listed URLs.
 
-    A text with anything but URLs is none of these.
+    A text with other words than URLs gives no links.
 
     `data`: content with its codings undone, or gzip of it; `url`: its canonical URL; `max_bytes`: of what gzip
     decompresses to; `is_cut`: its end is missing, so a line or an entry that is not whole does not count.

@@ -7,7 +7,7 @@ from html import escape
 from crawl_lib.errors import printable
 
 MOST_SERIES = 8
-"""Colours of a plot. Series beyond them are summed up as `OTHERS`."""
+"""Number of colours of a plot. Further series are summed up as `OTHERS`."""
 OTHERS = "others"
 _WIDTH, _ROW = 680, 24
 _LABELS, _BARS = 215, 345
@@ -22,7 +22,7 @@ Point = tuple[float, float]
 def bar_rows(title: str, rows: Mapping[str, float]) -> str:
     """Draw one bar for each row: name, bar, number.
 
-    The bars are one below the other.
+    Each bar is below the bar before.
     """
     most = max(map(_drawn, rows.values()), default=0.0) or 1.0
     parts: list[str] = []
@@ -66,8 +66,8 @@ def stacked_columns(
 
     The values of series divide a bar.
 
-    `links`: where the bar of a row leads; `slots`: as many bars fit, so that the first bars stay in place when others
-    come; `names`: of the series.
+    `links`: the address behind the bar of a row; `slots`: room for so many bars, so that the first bars stay in place
+    when more bars come; `names`: of the series.
     """
     most = max((math.fsum(map(_drawn, values)) for values in rows.values()), default=0.0) or 1.0
     parts = list[str]()
@@ -110,9 +110,9 @@ def meter(value: float, most: float) -> str:
 
 
 def line_paths(title: str, series: Mapping[str, Sequence[Point]], unit: str) -> str:
-    """Draw a line for each series, from 0 upwards.
+    """Draw a legend, and a line for each series.
 
-    Below a legend. `unit`: of the horizontal axis.
+    The vertical axis begins at 0. `unit`: of the horizontal axis.
     """
     points = [point for line in series.values() for point in line]
     last, most = (
@@ -142,7 +142,7 @@ def line_paths(title: str, series: Mapping[str, Sequence[Point]], unit: str) -> 
 def small_path(title: str, values: Sequence[float]) -> str:
     """Draw a curve of a word's size, without axes.
 
-    From 0 upwards.
+    The bottom is 0.
     """
     most = max(map(_drawn, values), default=0.0) or 1.0
     step, height = _SMALL_WIDTH / max(1, len(values) - 1), _SMALL_HEIGHT - 2
@@ -154,7 +154,7 @@ def small_path(title: str, values: Sequence[float]) -> str:
 def shown(value: float) -> str:
     """Write a number for people; "unknown" for anything else.
 
-    Whole numbers as such, others with one decimal.
+    Whole numbers have no decimals, other numbers one.
     """
     if not math.isfinite(value):
         return "unknown"
@@ -162,14 +162,14 @@ def shown(value: float) -> str:
 
 
 def safe(text: str) -> str:
-    """Make any text a piece of HTML, also of an attribute."""
+    """Escape a text for HTML and for attributes."""
     return escape(printable(text))
 
 
 def _drawn(value: float) -> float:
     """Return a number that can be drawn.
 
-    Not below 0, and 0 for what is no number.
+    Negative numbers become 0, as do values that are not finite numbers.
     """
     return max(0, value) if math.isfinite(value) else 0
 
@@ -200,7 +200,7 @@ def _rect(x: float, y: float, width: float, series: int = 0) -> str:
 def _path(points: Sequence[Point], series: int) -> str:
     """Draw a line through points.
 
-    A single point is a short line, since a line of no length is not seen.
+    A single point becomes a short line, since a line without length is invisible.
     """
     places = [f"{x:.1f} {y:.1f}" for x, y in points]
     if len(places) == 1:

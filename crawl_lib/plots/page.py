@@ -1,4 +1,4 @@
-"""A page of plots that opens from disk: it names no other file, has no script, and forbids itself to load anything."""
+"""A page of plots that opens from disk: the page has no script, names no other file, and forbids all loading."""
 
 from collections.abc import Mapping, Sequence
 from html import escape

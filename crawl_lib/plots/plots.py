@@ -52,7 +52,7 @@ STYLE = "\n".join(
         "details.numbers td { text-align: right; padding: 0 0 0 1rem; } details.numbers th { text-align: left; }",
     ]
 )
-"""The CSS of all plots, without the colours: a page says where `LIGHT` and where `DARK` holds."""
+"""The CSS of all plots, without the colours: a page chooses between `LIGHT` and `DARK`."""
 
 
 def bars(title: str, text: str, rows: Mapping[str, float], *, unit: str = "number") -> str:
@@ -89,7 +89,7 @@ def columns(
 
     A legend has all sums.
 
-    `rows`: as for `stacked`; `links`: where the bar of a name leads; `slots`: bars for which there is room.
+    `rows`: as for `stacked`; `links`: the address behind the bar of a name; `slots`: room for so many bars.
     """
     names, folded = _folded(rows)
     sums = [sum(values[place] for values in folded.values()) for place in range(len(names))]
@@ -130,10 +130,10 @@ def meters(rows: Mapping[str, float], *, head: str, unit: str) -> str:
 def lines(title: str, text: str, series: Mapping[str, Sequence[Point]], *, unit: str = "") -> str:
     """Plot curves of points (x, y), each from left to right.
 
-    `unit`: of x; at most `MOST_SERIES` curves. Raises ValueError for more curves: the caller chooses which ones matter.
+    `unit`: of x; at most `MOST_SERIES` curves. Raises ValueError for more curves: the caller has to choose.
     """
     if len(series) > MOST_SERIES:
-        raise ValueError(f"{title}: {len(series)} curves, and there are {MOST_SERIES} colours")
+        raise ValueError(f"{title}: {len(series)} curves, but only {MOST_SERIES} colours")
     places = sorted({x for line in series.values() for x, _ in line})
     values = [dict(line) for line in series.values()]
     rows = [[shown(x), *(shown(line[x]) if x in line else "" for line in values)] for x in places]
@@ -181,7 +181,7 @@ def _plot(title: str, text: str, content: str) -> str:
 
 
 def _table(title: str, heads: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
-    """Make the table that people unfold."""
+    """Make a folded table."""
     head = "".join(f'<th scope="col">{safe(name)}</th>' for name in heads)
     body = "".join(
         f'<tr><th scope="row">{safe(row[0])}</th>{"".join(f"<td>{safe(cell)}</td>" for cell in row[1:])}</tr>'

@@ -16,8 +16,8 @@ from crawl_lib.stores import Stores
 from crawl_lib.versions import Version
 
 BOOST_STEP = 0.02
-"""Of the logarithm of 1 + boost. New ranks change each boost a little, and a document with an external version takes no
-partial update: the whole page has to travel. Rounding moves a score by 0.3 % at most."""
+"""The step of the logarithm of 1 + boost. New ranks change each boost a little, and a document with an external version
+takes no partial update: the whole page has to travel. Rounding moves a score by 0.3 % at most."""
 _COLUMNS = ["key", "digest", "boost", "near", "unavailable_after"]
 
 
@@ -66,8 +66,8 @@ def listed_pages(stores: Stores, version: Version) -> Iterator[Listed]:
 def changes(now: Iterable[Listed], befores: Sequence[Iterable[Listed]]) -> Iterator[PageChange]:
     """Yield the pages that differ between versions.
 
-    Rows of `now` without an equal in each of `befores`, and rows of `befores` alone. All rows are in the order of
-    keys, and so are the changes. Without `befores` all pages are changes.
+    Changes are rows of `now` without an equal row in each of `befores`, and rows of `befores` without a row in `now`.
+    Rows and changes are in the order of keys. Without `befores` all pages are changes.
     """
     rows = [_numbered(number, pages) for number, pages in enumerate((now, *befores))]
     for key, found in groupby(merge(*rows, key=itemgetter(0, 1)), itemgetter(0)):

@@ -295,7 +295,7 @@ class Cluster:
 
 
 class _Session(requests.Session):
-    """A session that looks at no redirect. To find out the next address, requests reads the whole answer."""
+    """A session that ignores redirects. To find the next address, the library requests would read the whole answer."""
 
     def get_redirect_target(self, resp: requests.Response) -> None:
         """Return no address."""

@@ -36,7 +36,7 @@ from crawl_lib.version import mapping_file
 from crawl_lib.versions import Version, Versions
 
 MAX_ATTEMPTS = 4
-"""Beginnings of a push. Another push, or a stranger, may take the index away."""
+"""Limit of tries of a push. Another push, or a stranger, may take the index away."""
 log = logging.getLogger(__name__)
 
 
@@ -109,7 +109,7 @@ def load_mapping(stores: Stores) -> dict[str, JsonValue]:
 def alias_of(stores: Stores) -> str:
     """Return the alias of a crawl in OpenSearch.
 
-    That is `push.index`, or the name of the crawl in lower case.
+    The alias is `push.index`, or the name of the crawl in lower case.
     """
     return stores.config.push.index or stores.config.crawl.name.lower()
 

@@ -198,7 +198,7 @@ class PushTarget:
     def point(self, index: str) -> list[str]:
         """Move the alias to an index; return the earlier indexes.
 
-        One step. Raises TargetGoneError.
+        The alias moves in one step. Raises TargetGoneError.
         """
         live = self.live()
         others = [name for name in live if name != index]

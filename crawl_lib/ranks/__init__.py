@@ -1,9 +1,9 @@
-"""Ranks: how much a page matters by the links to it.
+"""Ranks: the weight of each page by the links to the page.
 
-`arcs` sorts and thins arcs on the disk. `kernel` is what each round does, and PageRank. `exported` has an export's
-graph ranked, or that between its hosts or domains, and writes a table next to it, which goes with the export.
-`harmonic` is harmonic centrality. `linkrank` ranks all ends of the links that pages have now (`crawl_lib.linkdb`),
-crawled or not. `score` writes ranks into the CrawlDb; `newest` finds ranks for answers.
+`arcs` sorts and thins arcs on the disk. `kernel` has the work of a round, and PageRank. `exported` ranks an export's
+graph of pages, hosts or domains, and writes a table into the folder of the export. `harmonic` computes harmonic
+centrality. `linkrank` ranks all ends of current links (`crawl_lib.linkdb`), crawled or not. `score` writes ranks into
+the CrawlDb; `newest` finds ranks for answers.
 """
 
 from crawl_lib.ranks.arcs import BLOCK_ARCS, Firsts, Pairs, Side, between

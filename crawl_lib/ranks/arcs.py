@@ -12,7 +12,7 @@ from crawl_lib.ranks.kernel import Inlinks, mapped, starts_of
 from crawl_lib.stores import Stores
 
 SORTED_ARCS = 1 << 19
-"""Sorted in memory at a time; a node may have more."""
+"""Arcs that are sorted in memory at once; a node may have more."""
 BLOCK_ARCS = 1 << 18
 _END_BITS, _PLACES = 32, 1 << 16  # the second one a power of two
 
@@ -21,7 +21,7 @@ _END_BITS, _PLACES = 32, 1 << 16  # the second one a power of two
 class Side:
     """The arcs of a graph by source, or by target. `degrees`: of each node; `ends`: the other ends in blocks, by node.
 
-    The ends of a node's arcs are in ascending order, and distinct. `file`: of this machine, with all ends.
+    The ends of a node's arcs are in ascending order, and distinct. `file`: a local file with all ends.
     """
 
     degrees: Ints
@@ -36,7 +36,7 @@ class Side:
     def inlinks(self, stores: Stores, file: Path) -> Inlinks:
         """Return the arcs as ranks need them, mapped from a file.
 
-        The file is one of this machine. Raises StorageError, StoppedError.
+        `file`: a local file. Raises StorageError, StoppedError.
         """
         if self.file is not None and self.arcs:
             return Inlinks(starts_of(self.degrees), np.memmap(self.file, np.int32, "r"))
@@ -45,7 +45,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Arcs in a file of this machine, in any order; some may be repeated. An arc is a number: its two ends."""
+    """Arcs in a local file, in any order; arcs may be repeated. One number holds both ends of an arc."""
 
     stores: Stores
     file: Path
@@ -82,7 +82,7 @@ class Pairs:
     def sorted(self, *, by_target: bool = False) -> Iterator[tuple[Ints, Ints]]:
         """Yield distinct arcs by source, or by target.
 
-        The end to sort by comes first, then the other one. Raises as `side`.
+        The end to sort by comes first, then the other end. Raises the errors of `side`.
         """
         divided = self.file.with_suffix(".divided")
         yield from self._sorted_ranges(divided, self._divide(divided, by_target))
@@ -115,9 +115,7 @@ class Pairs:
         with os_errors(path), path.open("rb") as file:
             for size in self.stores.until_stopped(sizes.tolist()):
                 found, left = np.empty(0, np.int64), size
-                while (
-                    left
-                ):  # a node may have many arcs, most of them repeated: memory is for distinct ones
+                while left:  # a node may have many repeated arcs: memory is for distinct arcs
                     more = np.fromfile(file, np.int64, min(left, max(SORTED_ARCS, len(found))))
                     found, left = _distinct(np.concatenate([found, more])), left - len(more)
                 if len(found):
@@ -125,9 +123,9 @@ class Pairs:
 
 
 class Firsts:
-    """Marks the first row of each pair of an owner and a group, of rows in order of owners that come in blocks.
+    """Marks the first row of each pair of an owner and a group. Rows come in blocks, in order of owners.
 
-    The rows of an owner may go on in the next block. In memory is a byte a group.
+    The rows of an owner may go on in the next block. Memory: a byte a group.
     """
 
     def __init__(self, groups: int) -> None:
@@ -136,9 +134,9 @@ class Firsts:
         self._noted: list[Ints] = []
 
     def of(self, owners: Ints, groups: Ints) -> Ints:
-        """Mark rows whose owner and group no earlier row has.
+        """Mark rows of the next block without an equal earlier row.
 
-        The rows are those of the next block.
+        Equal rows have the same owner and the same group.
         """
         starts = range(0, len(owners), _PLACES)
         marks = [
@@ -173,7 +171,7 @@ class Firsts:
 def between(arcs: Iterable[tuple[Ints, Ints]], group_of: Ints) -> Iterator[tuple[Ints, Ints]]:
     """Turn arcs between pages into arcs between groups.
 
-    No arc is within a group.
+    Arcs within a group are left out.
     """
     for some in arcs:
         sources, targets = (group_of[ends] for ends in some)
@@ -184,7 +182,7 @@ def between(arcs: Iterable[tuple[Ints, Ints]], group_of: Ints) -> Iterator[tuple
 def packed(ours: Ints, others: Ints) -> Ints:
     """Pack pairs of numbers below 2^31 as single numbers.
 
-    Their order is that of the pairs.
+    The numbers have the order of the pairs.
     """
     pairs: Ints = ours.astype(np.int64) << _END_BITS | others
     return pairs
@@ -203,7 +201,7 @@ def _distinct(keys: Ints) -> Ints:
 def _ends(packed: Ints) -> tuple[Ints, Ints]:
     return (packed >> _END_BITS).astype(np.int32), packed.astype(
         np.int32
-    )  # which cuts the upper bits off
+    )  # the smaller type cuts the upper bits off
 
 
 def _read(path: Path, kind: type[np.generic]) -> Iterator[Ints]:

@@ -1,6 +1,7 @@
 """`krake graph rank`: PageRank of an export's pages, or of their hosts or domains, as a table next to its graph.
 
-Links within a host, or a domain, count nothing, and all those to another one once, as in Common Crawl's web graphs.
+Between hosts or domains, links within one do not count, and all links to another count once, as in Common Crawl's web
+graphs.
 """
 
 import json
@@ -37,15 +38,15 @@ _COUNTS = ("nodes", "arcs", "rounds", "change")
 GRAPHS = ("pages", "hosts", "domains")
 _Labels = Iterable[pa.RecordBatch]
 _Graph = tuple[Inlinks, Ints, _Labels]
-"""Arcs, how many leave each node, and what nodes are called."""
+"""Arcs, the out-degree of each node, and the labels of nodes."""
 _SAID = b"krake"
-"""In the metadata of the table's file: what it was made of, and by which options."""
+"""The key of the table's sources and options in the metadata of the file."""
 
 
 @dataclass(frozen=True)
 class RankReport:
-    """What was ranked. `nodes`: pages, hosts or domains; `change`: by which the last round changed all ranks together;
-    `complete_already`: the table was there, made with these options."""
+    """Report of a ranking. `nodes`: pages, hosts or domains; `change`: the sum of all changes in the last round;
+    `complete_already`: the table existed, with these options."""
 
     file: str
     nodes: int
@@ -86,9 +87,9 @@ def rank_table(of: str) -> str:
 def rank_export(stores: Stores, *, name: str, of: str = "pages") -> RankReport:
     """Rank the pages, hosts or domains of an export.
 
-    Options are those of `pagerank`. `of`: one of `GRAPHS`. A table that was made with other options is replaced. In
-    memory are 40 bytes a page; arcs between pages lie in a mapped file, 4 bytes each, and those between hosts or
-    domains in memory, 16 bytes each. Raises PathNotFoundError (no such export, or the linker has not run), InputError
+    The options are the section `pagerank`. `of`: one of `GRAPHS`. A table with other options is replaced. Memory: 40
+    bytes a page, and 16 bytes an arc between hosts or domains; arcs between pages lie in a mapped file, 4 bytes each.
+    Raises PathNotFoundError (no such export, or the linker has not run), InputError
     (no pages, or no arcs between them), DamagedFileError naming a table, LockedError, StorageError, StoppedError.
     """
     folder = ExportFolder(stores, name)
@@ -158,9 +159,9 @@ def _groups(folder: ExportFolder, of: str) -> _Graph:
 
 
 def _write(folder: ExportFolder, of: str, said: RankNote, labels: _Labels, ranks: Floats) -> None:
-    """Write the table, after deleting one of other options.
+    """Write the table, after deleting a table with other options.
 
-    Meanwhile there is no table.
+    In between, the table is missing.
     """
     file, progress = rank_table(of), Progress(folder.stores, "graph.rank.write", len(ranks), of)
     if folder.has(file):

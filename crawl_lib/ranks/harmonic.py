@@ -20,13 +20,13 @@ MOST_BYTES = 1 << 26
 """The memory limit for the counters of all nodes; twice as many are in memory."""
 LEAST_REGISTERS, MOST_REGISTERS = 64, 512
 BLOCK_BYTES = 1 << 22
-"""The size of the counters that are merged, or measured, at a time."""
+"""The size of the counters that are merged or measured at once."""
 _Counters = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
 class Harmonic:
-    """Harmonic centralities by node. `rounds`: how many were done, about the longest finite distance."""
+    """Harmonic centralities by node. `rounds`: number of rounds, about the longest finite distance."""
 
     values: Floats
     rounds: int
@@ -37,9 +37,9 @@ def harmonic_centrality(inlinks: Inlinks, progress: Progress) -> Harmonic:
     """Estimate the harmonic centrality of a graph's nodes.
 
     The graph has no loops. `progress` counts merged balls. A counter has 64 to 512 registers of a byte, as many as
-    `MOST_BYTES` allow for all nodes; the standard error of a ball's size is 13 % with 64 and 5 % with 512, and less for
-    balls that are nearly the whole graph (`_Sizes`). The same graph gives the same bytes. Raises StoppedError, and
-    SetupError where the loop was not compiled.
+    `MOST_BYTES` allow for all nodes. The standard error of a ball's size is 13 % with 64 registers and 5 % with 512,
+    and less for balls of nearly the whole graph (`_Sizes`). The same graph gives the same bytes. Raises StoppedError;
+    SetupError without the compiled loop.
     """
     registers = registers_for(inlinks.nodes)
     before = _counters(inlinks.nodes, registers)
@@ -60,9 +60,9 @@ def harmonic_centrality(inlinks: Inlinks, progress: Progress) -> Harmonic:
 
 
 def registers_for(nodes: int) -> int:
-    """Return a counter's number of registers for so many nodes.
+    """Return a counter's number of registers for some nodes.
 
-    It is a power of two.
+    The number is a power of two.
     """
     registers = MOST_REGISTERS
     while registers > LEAST_REGISTERS and registers * nodes > MOST_BYTES:
@@ -81,7 +81,7 @@ def _counters(nodes: int, registers: int) -> _Counters:
         hashes ^= hashes >> np.uint64(shift)
         hashes *= np.uint64(factor)
     bits = registers.bit_length() - 1
-    rest = (hashes >> np.uint64(bits)) | (np.uint64(1) << np.uint64(63 - bits))  # so that none is 0
+    rest = (hashes >> np.uint64(bits)) | (np.uint64(1) << np.uint64(63 - bits))  # never 0
     lowest = rest & (~rest + np.uint64(1))
     places = (hashes & np.uint64(registers - 1)).astype(np.int64)
     counters[np.arange(nodes), places] = np.frexp(lowest.astype(np.float64))[
@@ -126,7 +126,7 @@ class _Sizes:
     """Estimates the numbers of nodes in counters (Flajolet and others, "HyperLogLog", 2007).
 
     The union of all counters has counted every node, and the number of nodes is known. A ball of nearly the whole
-    graph has the error of the union's estimate, so each estimate is corrected by that error; small balls less.
+    graph has the error of the union's estimate, so each estimate is corrected by that error, less for small balls.
     """
 
     def __init__(self, counters: _Counters) -> None:
@@ -145,7 +145,7 @@ class _Sizes:
     def _raw(self, counters: _Counters) -> Floats:
         """Estimate without the correction.
 
-        Few nodes are estimated by the registers that are still zero.
+        For few nodes, the registers of value zero give the estimate.
         """
         count = self._registers
         sizes = self._alpha * count * count / self._powers[counters].sum(axis=1, dtype=np.float64)

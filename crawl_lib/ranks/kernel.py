@@ -1,8 +1,8 @@
-"""A round of a rank: for every node, the sum of the values of the nodes that link to it; and PageRank.
+"""A round of a rank: for every node, the sum of the values of its inlinks' sources; and PageRank.
 
-A sum of floats depends on its order, so this one is fixed: a node's inlinks as they are listed. The loop is in C
-(`crawl_lib/parse/native/sums.c`): numpy alone adds up a third as many arcs a second. PageRank is in the form of LDBC
-Graphalytics: all ranks together are 1, and the rank of pages without links goes to all pages, the same to each.
+A sum of floats depends on its order, so the order is fixed: the order of a node's inlinks. The loop is in C
+(`crawl_lib/parse/native/sums.c`): numpy alone adds up a third as many arcs a second. PageRank has the form of LDBC
+Graphalytics: the sum of all ranks is 1, and pages without links give their rank to all pages in equal parts.
 """
 
 import math
@@ -21,13 +21,15 @@ from crawl_lib.parse import native_library
 from crawl_lib.stopping import Progress
 
 BLOCK_ARCS = 1 << 24
-"""Between two looks whether to stop: a fraction of a second."""
+"""Arcs between two checks whether to stop: a fraction of a second."""
 Floats = npt.NDArray[np.float64]
 
 
 class Inlinks:
-    """The arcs of a graph by their targets: those to node i come from `sources[starts[i]:starts[i + 1]]`, which may be
-    `mapped`. `starts`: one more than there are nodes. Raises ValueError where they do not fit together."""
+    """The arcs of a graph by target: `sources[starts[i]:starts[i + 1]]` are the sources of the arcs to node i.
+
+    `sources` may be `mapped`. `starts`: one number more than nodes. Raises ValueError if the two do not match.
+    """
 
     def __init__(self, starts: Ints, sources: Ints) -> None:
         self.starts = np.ascontiguousarray(starts, np.int64)
@@ -36,14 +38,14 @@ class Inlinks:
         is_whole = self.nodes >= 0 and self.starts[0] == 0 and self.starts[-1] == self.arcs
         if not is_whole or (np.diff(self.starts) < 0).any():
             raise ValueError(f"starts of {self.nodes} nodes do not divide {self.arcs} arcs")
-        # The loop in C believes them.
+        # The loop in C does not check the sources.
         if self.arcs and not 0 <= self.sources.min() <= self.sources.max() < self.nodes:
             raise ValueError(f"a source is outside of 0 to {self.nodes - 1}")
 
     def sums(self, values: Floats, progress: Progress) -> Floats:
         """Return the sum of `values` over each node's inlinks.
 
-        `progress` counts the inlinks. Raises StoppedError, and SetupError where the loop was not compiled.
+        `progress` counts the inlinks. Raises StoppedError; SetupError without the compiled loop.
         """
         if len(values) != self.nodes:
             raise ValueError(f"{len(values)} values for {self.nodes} nodes")
@@ -65,7 +67,7 @@ class Inlinks:
 def starts_of(degrees: Ints) -> Ints:
     """Return where the inlinks of each node begin.
 
-    The last number is where the last ones end. `degrees`: how many each node has.
+    The last number is the end of the last inlinks. `degrees`: number of inlinks of each node.
     """
     return np.concatenate([[0], np.cumsum(degrees, dtype=np.int64)])
 
@@ -73,12 +75,12 @@ def starts_of(degrees: Ints) -> Ints:
 def mapped(path: Path, blocks: Iterable[Ints]) -> Ints:
     """Map numbers of 32 bits from a local file.
 
-    So mapped, the numbers take no memory. Raises StorageError naming the file.
+    Mapped numbers take no memory. Raises StorageError naming the file.
     """
     with os_errors(path), path.open("wb") as file:
         for block in blocks:
             file.write(np.ascontiguousarray(block, np.int32).data)
-        if not file.tell():  # which cannot be mapped
+        if not file.tell():  # an empty file cannot be mapped
             return np.empty(0, np.int32)
     return np.memmap(path, np.int32, "r")
 
@@ -93,7 +95,7 @@ def with_ranks(batches: Iterable[pa.RecordBatch], ranks: Floats) -> Iterator[pa.
 
 @dataclass(frozen=True)
 class Ranked:
-    """Ranks by node. `rounds`: how many were done; `change`: by how much the last one changed all ranks together."""
+    """Ranks by node. `rounds`: number of rounds; `change`: the sum of all changes in the last round."""
 
     ranks: Floats
     rounds: int
@@ -101,9 +103,10 @@ class Ranked:
 
 
 def most_rounds(options: PageRankConfig) -> int:
-    """Return how many rounds `page_rank` needs at most.
+    """Return the largest possible number of rounds of `page_rank`.
 
-    A round changes all ranks together by at most 2, the first one, and each later one by `damping` times as much.
+    The sum of all changes is at most 2 in the first round, and each later round has at most `damping` times the sum of
+    the round before.
     """
     damping, tolerance = options.damping, options.tolerance
     if not damping > 0 or not 0 < tolerance < 2:
@@ -114,11 +117,11 @@ def most_rounds(options: PageRankConfig) -> int:
 def page_rank(
     inlinks: Inlinks, out_degrees: Ints, options: PageRankConfig, progress: Progress
 ) -> Ranked:
-    """Rank the nodes of a graph, which is not empty.
+    """Rank the nodes of a graph with at least one node.
 
-    `out_degrees`: arcs from each node; `progress`: counts arcs. Rounds end once one changes all ranks together by no
-    more than `options.tolerance`; it is at most `damping / (1 - damping)` times that to the limit. The same graph gives
-    the same bytes. Raises StoppedError.
+    `out_degrees`: arcs from each node; `progress`: counts arcs. The last round is the first one with a sum of changes
+    of at most `options.tolerance`. The distance to the limit is then at most `damping / (1 - damping)` times the
+    tolerance. The same graph gives the same bytes. Raises StoppedError.
     """
     nodes, damping = inlinks.nodes, options.damping
     dangling = np.flatnonzero(out_degrees == 0)

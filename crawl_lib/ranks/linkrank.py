@@ -1,8 +1,8 @@
-"""LinkRank: how much a URL matters by the links to it, over all ends of links, crawled or not.
+"""LinkRank: the weight of each URL by the links to the URL, over all ends of links, crawled or not.
 
-As in Nutch (`org.apache.nutch.scoring.webgraph`) links are thinned once, and each round hands on the part `damping` of
-a page's rank, the same to each page that it links to. If several links compete, the link to, or from, the smallest key
-stays.
+As in Nutch (`org.apache.nutch.scoring.webgraph`), links are thinned once. In each round, a page gives the part
+`damping` of its rank to the targets of its links in equal parts. If several links compete, the link to or from the
+smallest key stays.
 """
 
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ LINKRANK = Family(
     schema=LINKRANK_SCHEMA,
     made_again="`krake linkdb rank` makes it again",
 )
-"""`settings` of a manifest are the section `linkrank` of the config, and a digest of a CrawlDb whose duplicates go."""
+"""`settings` of a manifest: the section `linkrank` of the config, and a digest of the CrawlDb if its duplicates go."""
 LINKRANK_OUTPUT = TableOutput("linkrank", ("outlinks",), LINKRANK)
 _LOOPS = columns("source_domain int32, target_domain int32")
 _STAGE = "linkrank"
@@ -59,11 +59,11 @@ _Arcs = Iterator[tuple[Ints, Ints]]
 
 
 def update_linkrank(stores: Stores, *, now: datetime) -> Version:
-    """Take in new segments, and rank the ends of links.
+    """Add new segments, and rank the ends of links.
 
-    Returns the version with the ranks. In memory are 50 bytes for each end of a link while links are thinned, then 40
-    bytes a URL that has a rank and 5 for each end, and 300 bytes a host. Keys and arcs lie in files of this machine.
-    Raises InputError where no link counts, and as `linkdb.update_outlinks` does.
+    Returns the version with the ranks. Memory: 50 bytes for each end of a link while links are thinned, then 40 bytes
+    for each URL with a rank, 5 bytes for each end, and 300 bytes a host. Keys and arcs lie in local files. Raises
+    InputError if no link counts, and the errors of `linkdb.update_outlinks`.
     """
     links, options = update_outlinks(stores, now=now), stores.config.linkrank
     crawldb = (
@@ -95,7 +95,7 @@ def update_linkrank(stores: Stores, *, now: datetime) -> Version:
 
 
 def _duplicates(work: VersionWork, crawldb: Version) -> KeyNumbers:
-    """Read the keys of pages that a CrawlDb calls duplicates."""
+    """Read the keys of a CrawlDb's duplicates."""
     is_duplicate = pc.field("status") == "duplicate"
     batches = Versions(work.stores, CRAWLDB).batches(crawldb, ["key", "status"])
     return KeyNumbers(
@@ -107,7 +107,7 @@ def _duplicates(work: VersionWork, crawldb: Version) -> KeyNumbers:
 class _Thinned:
     """The links that count, by options. `inlinks` fills two arrays with a value for each end.
 
-    `out_degrees`: by how many the end's rank is divided. `is_node`: whether a link stays that has the end.
+    `out_degrees`: the divisor of the end's rank. `is_node`: whether the end has a remaining link.
     """
 
     def __init__(self, work: VersionWork, ends: LinkEnds, options: LinkRankConfig) -> None:
@@ -118,7 +118,7 @@ class _Thinned:
     def inlinks(self) -> Inlinks:
         """Thin the links, and number the remaining ends.
 
-        First the links of each page are thinned, then those to each page.
+        First the links from each page are thinned, then the links to each page.
         """
         group_of, scratch = self._groups(), self._work.scratch
         turned = ((targets, sources) for sources, targets in self._by_source(group_of))
@@ -141,7 +141,7 @@ class _Thinned:
     def _by_source(self, group_of: Ints) -> _Arcs:
         """Yield a page's first link to each group.
 
-        It is the link to the smallest key. Remaining ends are noted.
+        The first link has the target with the smallest key. Remaining ends are noted.
         """
         first, loops = Firsts(len(self._ends)), self._loops()
         for sources, targets in self._apart():
@@ -157,7 +157,7 @@ class _Thinned:
     def _apart(self) -> _Arcs:
         """Read the links.
 
-        By option, links within a host or a domain are left out; a domain has all links of a host.
+        By option, links within a host or a domain are left out. Links within a host are also within its domain.
         """
         options, of = self._options, self._domain
         if options.within_domain:
@@ -167,7 +167,7 @@ class _Thinned:
             yield sources[stays], targets[stays]
 
     def _groups(self) -> Ints:
-        """Number the groups of which a single link stays.
+        """Number the groups of targets; one link to each group stays.
 
         A page's domain contains all pages of its host.
         """
@@ -200,7 +200,7 @@ class _Thinned:
 
 
 def _is_in(numbers: Ints, some: Ints) -> Ints:
-    """Mark the numbers that are among some sorted ones."""
+    """Mark the numbers that are in a sorted array."""
     return np.searchsorted(some, numbers, "right") > np.searchsorted(some, numbers)
 
 

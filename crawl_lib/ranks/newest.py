@@ -1,4 +1,4 @@
-"""The newest ranks of pages that a crawl has."""
+"""The newest ranks of a crawl's pages."""
 
 import pyarrow as pa
 
@@ -14,8 +14,8 @@ _RANKS = columns("key bytes, rank number")
 def give_ranks(work: VersionWork) -> str:
     """Make the table `ranks` (key, rank); name its source.
 
-    PageRanks of the newest ranked export, else the newest LinkRanks; without either the table has no rows, and "" is
-    returned. Raises DamagedFileError, StorageError, StoppedError.
+    The table has the PageRanks of the newest ranked export, else the newest LinkRanks. Without ranks the table has no
+    rows, and the result is "". Raises DamagedFileError, StorageError, StoppedError.
     """
     name = rank_table("pages")
     try:

@@ -1,7 +1,7 @@
 """`krake score update`: ranks become the scores of the CrawlDb's rows.
 
-A score has 9 digits behind the point, and PageRanks of many pages are smaller than that. The score of a page is its
-PageRank times the number of pages, and a LinkRank as it is: 1 is the mean, whatever the size of the graph.
+A score has 9 decimals, and PageRanks in a large graph are smaller. So a score is the PageRank times the number of
+pages, or the plain LinkRank. The mean is then 1 for a graph of any size.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,14 +23,14 @@ from crawl_lib.versions import SCORE, Version, Versions, VersionWork
 
 _SCORES = pa.schema([CRAWLDB_SCHEMA.field(name) for name in ("key", "score")])
 _MOST = 10**18 - 1
-"""A score with its digits behind the point, as an integer of the column's 18 digits."""
+"""The highest score as an integer with the column's 18 digits, decimals included."""
 
 
 def update_score(stores: Stores, *, export: str, now: datetime) -> Version:
     """Make or find a CrawlDb whose scores are PageRanks.
 
-    These are the ranks of an export's pages; other URLs have 0. Pages are ranked first, where they are not yet. `now`:
-    for the manifest. Raises what `rank_export` does, and InputError before the CrawlDb's first version.
+    The pages of the export get their ranks; other URLs get 0. The export is ranked first if necessary. `now`: for the
+    manifest. Raises the errors of `rank_export`, and InputError before the CrawlDb's first version.
     """
     rank_export(stores, name=export)
     folder = ExportFolder(stores, export)
@@ -38,14 +38,14 @@ def update_score(stores: Stores, *, export: str, now: datetime) -> Version:
     digest = sha256(said.to_text().encode()).hexdigest()
     ranks = folder.table(rank_table("pages"))
     read = partial(ranks.batches, ["key", "rank"])
-    # No checksum covers what the table says of its making: its rows are counted.
+    # No checksum covers the number of rows in the metadata, so the rows themselves are counted.
     return _scored(stores, f"pagerank {digest}", read, ranks.rows, now)
 
 
 def update_score_by_links(stores: Stores, *, now: datetime) -> Version:
     """Make or find a CrawlDb whose scores are LinkRanks.
 
-    All ends of links are ranked. Raises what `update_linkrank` does, and InputError as `update_score` does.
+    All ends of links are ranked. Raises the errors of `update_linkrank`, and InputError as `update_score`.
     """
     ranks = update_linkrank(stores, now=now)
     read = partial(Versions(stores, LINKRANK).batches, ranks, ["key", "rank"])
@@ -76,11 +76,11 @@ def _scored(
 def scores_of(values: Floats) -> "pa.Array[Any]":
     """Round numbers to the column `score`.
 
-    Each is rounded to its last digit, and limited to the column's range.
+    Each number is rounded to its last digit, and limited to the column's range.
     """
     words = np.zeros(
         (len(values), 2), np.int64
-    )  # decimals of 128 bits, the lower half first; none is negative
+    )  # decimals of 128 bits, the lower half first; all are positive or 0
     words[:, 0] = np.minimum(np.rint(values * 1e9), float(_MOST)).astype(np.int64)
-    words[:, 0] = np.minimum(words[:, 0], _MOST)  # as a float it was rounded
+    words[:, 0] = np.minimum(words[:, 0], _MOST)  # the conversion to a float rounds the limit
     return pa.Array.from_buffers(SCORE, len(values), [None, pa.py_buffer(words.data)])

@@ -159,9 +159,9 @@ class CrawlName:
         self._note(storage, path, option)
 
     def _note(self, storage: Storage, path: str, option: str) -> None:
-        """Write the name if there is none.
+        """Write the name if the directory has no name.
 
-        Raises ConfigError if there is another, also if that came just now.
+        Raises ConfigError if the directory has another name, even one written by another process just now.
         """
         file = f"{path}/{NAME_FILE}"
         while (noted := _noted(storage, path)) is None:

@@ -83,5 +83,5 @@ def note(
 def _numbers(plugin: Plugin, found: Mapping[str, float]) -> dict[str, float]:
     for name, value in found.items():
         if name not in plugin.columns or not math.isfinite(value):
-            raise ValueError(f"{name} is {value}: is none of its columns, or no number")
+            raise ValueError(f"{name} is {value}: not one of its columns, or not a number")
     return {name: float(value) for name, value in found.items()}

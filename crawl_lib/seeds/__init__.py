@@ -1,9 +1,9 @@
 """Seeds: read from lines and files, made canonical, and left in the crawl directory for the nodes that own them.
 
-How data flows: `lines` reads URLs with their metadata from a text, a file or a directory; `files` opens only regular
-files, and for a DAG only those below `inject.directory`; `contact` refuses other people's sites without a way to reach
-the operator. `inject` sorts the URLs by owner into one folder, in the form of a segment's outlinks, by one rename:
-after a crash the folder is whole or not there, and the same seeds of the same run are found again.
+How data flows: `lines` reads URLs with their metadata from a text, a file or a directory. `files` opens only regular
+files, and for a DAG only files below `inject.directory`. `contact` refuses other people's sites if the config has no
+contact. `inject` sorts the URLs by owner into one folder, in the form of a segment's outlinks, by one rename: after a
+crash the folder is whole or missing. A second run finds the folder of the same seeds and the same run id.
 """
 
 from crawl_lib.seeds.check import check_seeds, set_damaged_aside

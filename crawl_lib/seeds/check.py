@@ -1,4 +1,4 @@
-"""Whether a folder of injected seeds, or of a list, is whole, and what to do if it is not."""
+"""The check of a folder of injected seeds or of a list, and the remedies for damage."""
 
 import time
 from collections.abc import Mapping
@@ -42,7 +42,9 @@ def check_seeds(
         entry = crawl.storage.stat(lines)
         size = entry.size_bytes if entry else -1
         if size != sum(part.length for part in parts):
-            findings.add("seeds_damaged", lines, f"has {size} bytes, its manifest says otherwise")
+            findings.add(
+                "seeds_damaged", lines, f"has {size} bytes, but its manifest has another size"
+            )
         elif full:
             for part in parts:
                 for line in read_outlinks(
@@ -52,7 +54,7 @@ def check_seeds(
     except (DamagedFileError, PathNotFoundError, KeyError, AttributeError) as error:
         if not is_list or crawl.storage.exists(
             path
-        ):  # else another run deleted a list that was over
+        ):  # otherwise another run deleted a finished list
             findings.add("seeds_damaged", path, str(error))
         return findings.list()
     if not is_list:
@@ -61,7 +63,7 @@ def check_seeds(
 
 
 def _check_scope(crawl: CrawlDirectory, name: str, findings: Findings) -> None:
-    """Add a finding where the hosts of injected seeds cannot be read."""
+    """Add a finding if the hosts of injected seeds cannot be read."""
     try:
         crawl.inbox.scope(name)
     except DamagedFileError as error:
@@ -78,7 +80,7 @@ def _again(path: str, manifest: Mapping[str, Any]) -> str:
     run_id = str(manifest.get("run_id", ""))
     if "retired" in manifest:
         return (
-            f"bring {path} back from a copy; if there is none, move it away once `krake nodes list` says that all nodes"
+            f"bring {path} back from a copy; without a copy, move it away once `krake nodes list` says that all nodes"
             f" have settled since {manifest['retired']} was retired"
         )
     if run_id.startswith("salvage "):

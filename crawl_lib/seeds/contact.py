@@ -1,4 +1,4 @@
-"""Who crawls other people's sites says how to reach him: without `fetch.contact` only one's own machines are seeds."""
+"""The duty to give a contact: without `fetch.contact`, only hosts of the operator's own machines are seeds."""
 
 import ipaddress
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ def has_contact(fetch: FetchConfig) -> bool:
 def require_contact(seeds: Seeds, fetch: FetchConfig) -> Iterator[QueuedUrl]:
     """Yield the seeds.
 
-    Raises ConfigError before the first one that `require_contact_for` refuses.
+    Raises ConfigError before the first seed that `require_contact_for` refuses.
     """
     for seed in seeds:
         require_contact_for(host_of(seed.url), seeds.place, fetch)
@@ -42,7 +42,7 @@ def require_contact_for(host: str, place: str, fetch: FetchConfig) -> None:
 def is_our_own(host: str, allow_networks: tuple[str, ...]) -> bool:
     """Say whether a host is on loopback or in `allow_networks`.
 
-    `host`: canonical. Nothing is looked up: of names only localhost is our own.
+    `host`: canonical. No name is looked up: localhost is the only name of our own.
     """
     if host == "localhost" or host.endswith(".localhost"):
         return True

@@ -1,4 +1,4 @@
-"""Faults of lines that are no seeds: how people save URLs, and what to do about it."""
+"""Faults of lines that are not seeds, and their remedies: people save URLs in many ways."""
 
 import re
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from crawl_lib.urls import Rejection
 LOOKED_AT_LINES = 20
 """The first lines of a file, by which a CSV file is recognised."""
 METADATA = "metadata"
-"""The refusal of a seed with a field that is not `key=value`; the others are of `urls.Rejection`, and these:"""
+"""The refusal of a seed with a field that is not `key=value`. More refusals: `urls.Rejection`, and these:"""
 NO_SCHEME, TWO_URLS, CSV, UTF_16, NOT_TEXT = "no_scheme", "two_urls", "csv", "utf_16", "not_text"
 WORDS = {
     METADATA: "a field after a tab is not key=value",
@@ -36,13 +36,13 @@ _MARKS = (
     b"\xd0\xcf\x11\xe0",
     b"%PDF-",
 )
-"""How files of gzip, ZIP (also .xlsx and .ods), bzip2, xz, Zstandard, old Office and PDF begin."""
+"""The first bytes of gzip, ZIP (also .xlsx and .ods), bzip2, xz, Zstandard, old Office and PDF files."""
 
 
 def is_utf_16(line: bytes) -> bool:
     """Say whether a file's first line is UTF-16.
 
-    The mark decides, or zeros at every second byte.
+    Evidence: a byte order mark, or a zero in every second byte.
     """
     return line.startswith(_UTF_16_MARKS) or (len(line) > 1 and 3 * line.count(b"\0") > len(line))
 
@@ -55,7 +55,7 @@ def is_text(line: bytes) -> bool:
 def fault_of(text: str, separator: str, fields: Sequence[str] = ()) -> str | None:
     """Return the fault of a line, or None.
 
-    `text`: before its `fields`. `separator`: of the file, if a CSV.
+    `text`: the line before its `fields`. `separator`: the file's, if it is a CSV.
     """
     if "\0" in text:
         return Rejection.INVALID
@@ -69,10 +69,10 @@ def fault_of(text: str, separator: str, fields: Sequence[str] = ()) -> str | Non
 def csv_separator(lines: Sequence[str]) -> str:
     """Return the column separator of a CSV file's first lines.
 
-    "": a list of URLs.
+    "": the file is a list of URLs.
 
-    `;` and `,` are legal in URLs. So a file is a CSV only with a header line, or where each line has as many separators
-    and white space, a quote or a second URL follows one of them.
+    `;` and `,` are legal in URLs. So a file is a CSV only with a header line, or if all lines have equally many
+    separators, and white space, a quote or a second URL follows a separator.
     """
     lines = [line for line in lines[:LOOKED_AT_LINES] if line and not line.startswith("#")]
     for separator in _SEPARATORS:

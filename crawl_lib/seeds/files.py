@@ -1,7 +1,7 @@
-"""Finding and opening the files of seeds: regular files alone, and for strangers only those below one directory.
+"""Finding and opening the files of seeds: only regular files, and for strangers only files below one directory.
 
-Who triggers a DAG may name a path and is no user of the machine, so links are resolved before the path is judged, and
-the file is then opened step by step without following any: what was judged is what is read.
+A person who triggers a DAG may name a path without being a user of the machine. So links are resolved before the path
+is checked. The file is then opened step by step without following links: the opened file is the checked file.
 """
 
 import os
@@ -15,21 +15,21 @@ from typing import BinaryIO
 from crawl_lib.errors import InputError, os_errors
 
 MAX_FILE_BYTES = 1 << 32
-"""Of one file: some 50 million URLs. A longer file is no list of seeds, or several lists."""
+"""The limit of one file: about 50 million URLs."""
 _LONGEST_PATH = 4096
 _SCHEMES = ("http:", "https:", "mailto:", "javascript:", "data:")
 
 
 @dataclass(frozen=True, slots=True)
 class SeedFile:
-    """A file of seeds. `name`: what messages call it. `path`: where it lies, without links where `below` is given."""
+    """A file of seeds. `name`: its name in messages. `path`: its place, without links if `below` is given."""
 
     name: str
     path: Path
     below: Path | None = None
 
     def open(self) -> BinaryIO:
-        """Open it for reading, without waiting for another process. Raises InputError."""
+        """Open the file for reading, without waiting for another process. Raises InputError."""
         name = f"seeds: {self.name}"
         with (
             os_errors(name, "cannot be read", InputError),
@@ -38,7 +38,7 @@ class SeedFile:
             if not stat.S_ISREG(found.st_mode):
                 raise InputError(f"{name}: is not a regular file: write the URLs into one")
             require_size(found.st_size, self.name)
-            # By its descriptor, so that it is the file that was looked at.
+            # Opened by its descriptor, so that this is the checked file.
             flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
             return os.fdopen(os.open(f"/proc/self/fd/{descriptor}", flags), "rb")
 
@@ -48,8 +48,8 @@ def find_files(text: str, below: Path | None) -> list[SeedFile] | None:
 
     Files of a directory are sorted by name.
 
-    `below`: None: all that this user may read; else only what lies at or below this directory, links resolved; a
-    relative path is relative to it. Raises InputError if nothing is there, or a directory has no files.
+    `below`: None: all files that this user may read; else only this directory and files below it, links resolved; a
+    relative path begins there. Raises InputError if the path does not exist, or a directory has no files.
     """
     if not text or len(text) > _LONGEST_PATH or any(mark in text for mark in "\n\r\t\0"):
         return None
@@ -73,7 +73,7 @@ def _own_path(text: str) -> Path | None:
 
     None: the text has URLs.
     """
-    path = Path(os.path.expanduser(text))  # noqa: PTH111 - pathlib's raises where there is no such user
+    path = Path(os.path.expanduser(text))  # noqa: PTH111 - pathlib's version raises for an unknown user
     try:
         if path.exists():
             return path
@@ -89,7 +89,7 @@ def _own_path(text: str) -> Path | None:
 def _path_below(text: str, below: Path) -> Path | None:
     """Return the path of a caller who may read `below` only.
 
-    The decision does not look at the disk, which would reveal its content.
+    The decision does not look at the disk: a look would reveal its content.
     """
     if not text.startswith("/") and (
         "://" in text or text.startswith("#") or text.lower().startswith(_SCHEMES)
@@ -105,7 +105,7 @@ def _path_below(text: str, below: Path) -> Path | None:
 def _never_leaves(path: Path, root: Path) -> bool:
     """Say whether a path stays below the root, without links.
 
-    On a way that does and comes back, where it ends would tell what is outside: whether it is there, and a link.
+    A path that leaves and comes back would reveal outside names by its end: which exist, and which are links.
     """
     if not path.is_relative_to(root):
         return False
@@ -120,7 +120,7 @@ def _never_leaves(path: Path, root: Path) -> bool:
 def _resolved(path: Path, root: Path | None) -> Path:
     """Return the path without links, if a root is given.
 
-    Raises InputError if it leads out of the root.
+    Raises InputError if the path leads out of the root.
     """
     if root is None:
         return path
@@ -188,7 +188,7 @@ def _reached(path: Path, below: Path | None) -> Iterator[tuple[int, os.stat_resu
 def require_size(size: int, name: str) -> None:
     """Check the size of a seed file.
 
-    Raises InputError for more bytes than may be read.
+    Raises InputError for too many bytes.
     """
     if size > MAX_FILE_BYTES:
         raise InputError(

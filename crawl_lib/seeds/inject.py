@@ -1,4 +1,4 @@
-"""Injecting seeds: one folder that holds them for their nodes, in the form of a segment's outlinks."""
+"""Injecting seeds: one folder has the seeds of all nodes, in the form of a segment's outlinks."""
 
 import hashlib
 import json
@@ -32,7 +32,7 @@ DIGEST_VERSION = 1
 
 @dataclass(frozen=True)
 class Division:
-    """Among which nodes URLs are divided. `routing`: `host`: each goes to the owner of its host; `local`: in turn."""
+    """The nodes that share URLs. `routing`: `host`: a URL goes to the owner of its host; `local`: nodes take turns."""
 
     nodes: Sequence[str]
     routing: str
@@ -54,11 +54,11 @@ def inject(
 ) -> InboxManifest:
     """Leave seeds in `<crawl>/seeds/<digest>/`: `outlinks` (a part per node), `scope` (hosts), `manifest.json`.
 
-    `fetch`: whose `contact` seeds of other people's sites need; None: they need none. The folder is there all at once.
-    Run again with the same run and the same seeds, it is found complete and its manifest is returned, also if two do so
-    at the same time; one that is damaged is put aside, and replaced.
-    Returns the manifest, which says besides: digest, seeds (counts and refusals), run_id.
-    Raises InputError (seeds cannot be read, or none of them used), ConfigError (no contact), StorageError, or, once
+    `fetch`: seeds of other people's sites need its `contact`; None: these seeds need no contact. The folder appears by
+    one rename. A second run with the same run id and the same seeds finds the complete folder, and returns its
+    manifest, also if both run at the same time. A damaged folder is put aside and replaced.
+    Returns the manifest; its other fields are digest, seeds (counts and refusals) and run_id.
+    Raises InputError (seeds cannot be read, or all are refused), ConfigError (no contact), StorageError, or, once
     `work` is to stop, StoppedError: then nothing is left.
     """
     digest = hashlib.sha1(json.dumps([DIGEST_VERSION, run_id]).encode())
@@ -93,9 +93,10 @@ def hand_over(
 
     Return the manifest.
 
-    `name`: the folder's; if it is there, nothing is done. `scope`: hosts that nothing else brings into the scope; None:
-    it is a list, which has none. `facts`: what the manifest says besides the counts. `more`: further files of the
-    folder, made once the lines are read; their digests are `files` in the manifest. Raises StorageError.
+    `name`: the folder's; an existing folder stays as it is. `scope`: hosts that come into the scope by this folder
+    only; None: the folder is a list, and lists have no scope. `facts`: the manifest's fields besides the counts.
+    `more`: further files of the folder, made once the lines are read; their digests are `files` in the manifest. Raises
+    StorageError.
     """
     kind = FileName.LISTS if scope is None else FileName.SEEDS
     if crawl.storage.exists(crawl.inbox.path(name, kind)):
@@ -132,7 +133,7 @@ class _Spread:
     def add(self, host: str, line: bytes) -> None:
         """Give an outlink line to its node.
 
-        That is the host's owner, or with local routing the next node in turn.
+        The node is the host's owner, or with local routing the next node in turn.
         """
         is_local = self.division.routing == "local"
         self.files[self.count % len(self.files) if is_local else self._owners.index(host)].write(
@@ -175,7 +176,7 @@ def _publish(
         try:
             storage.rename(hidden, folder)
         except StorageError as error:
-            # Another inject of the same was faster, or the answer to our own rename was lost: what is there decides.
+            # Another inject of these seeds was faster, or the answer to our own rename was lost: the folder decides.
             if not isinstance(error, TargetExistsError) and not storage.exists(
                 f"{folder}/{MANIFEST_FILE}"
             ):

@@ -38,8 +38,8 @@ class SeedReport:
     """Result of reading seeds.
 
     `lines` = `blank` + `comments` + `accepted` + `duplicates` + the sum of `rejected`. `examples`: the first 20
-    refusals, with file, line and reason; the line itself is told nowhere. `rule_errors`: how often a
-    normaliser or filter raised, by its name; not in the mapping if none did.
+    refusals, with file, line number and reason, without the line itself. `rule_errors`: how often each
+    normaliser or filter raised, by its name; not in the mapping if empty.
     """
 
     lines: int = 0
@@ -67,9 +67,9 @@ class _Line(NamedTuple):
 class Seeds:
     """Iterates over seeds as `QueuedUrl`s, canonical, each once, in the order written; `report` counts as it goes.
 
-    Every iteration reads from the start, with a new report; `place`: file and line of the seed that came last. Files
-    are streamed; a line of any length is read in pieces. `work` is told how many bytes of a file were read; once it is
-    to stop, StoppedError comes instead of the next piece.
+    Every iteration reads from the start, with a new report; `place`: file and line of the last seed. Files are
+    streamed; a long line is read in pieces. `work` counts the bytes read of a file. Once `work` is to stop, the next
+    piece raises StoppedError.
     """
 
     def __init__(
@@ -90,8 +90,8 @@ class Seeds:
     def require_some(self) -> None:
         """Require a usable seed if seeds were given.
 
-        Raises InputError: a run of nothing would look like a success. No text at all is no mistake: the crawl goes on
-        with what is queued.
+        Raises InputError: a run without URLs would look like a success. An empty text is allowed: the crawl goes on
+        with the queued URLs.
         """
         if self.report.accepted:
             return
@@ -161,7 +161,7 @@ class Seeds:
         if self._filter is not None:
             canonical = self._filter.chain.normalize(canonical)
             accepted, name = self._filter.verdict(canonical, host_of(canonical), 0)
-            if not accepted and name != Rejection.SCOPE:  # its host will be in it
+            if not accepted and name != Rejection.SCOPE:  # the scope will have its host
                 raise UrlError(str(name), canonical)
         return QueuedUrl(canonical, metadata=_metadata(fields, canonical))
 
@@ -178,10 +178,10 @@ def parse_seeds(
 
     Files of a directory are sorted.
 
-    `below`: what a path may name, see `find_files`; None: all that this user may read. `max_length_chars`: of a
-    canonical URL. `url_filter`: its rules hold for seeds too; its scope does not, since seeds make the scope. In a
-    text, URLs may also be on one line, with spaces between. Raises InputError if the text looks like a path and nothing
-    is there, or a directory has no files.
+    `below`: the directory for paths, see `find_files`; None: all files that this user may read. `max_length_chars`:
+    limit of a canonical URL. `url_filter`: its rules apply to seeds, but not its scope, since seeds make the scope. In
+    a text, URLs may also share a line, with spaces between. Raises InputError if the text looks like a path that does
+    not exist, or a directory has no files.
     """
     found = find_files(seeds.strip(), below)
     files: list[tuple[str, SeedFile | bytes]] = [(file.name, file) for file in found or ()]
@@ -193,8 +193,8 @@ def parse_seeds(
 def _bounded_lines(file: BinaryIO, name: str, progress: Progress) -> Iterator[bytes]:
     """Yield lines without newlines, each up to a limit.
 
-    Of a longer line one byte more than the limit is given. Raises InputError for more bytes than a file of seeds may
-    have: its size is not what every file says it is.
+    A longer line gives one byte more than the limit. Raises InputError for too many bytes of a file: some files report
+    a wrong size.
     """
     size = 0
     beginning = b""

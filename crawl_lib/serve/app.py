@@ -33,8 +33,8 @@ WAITING_PER_THREAD = 16
 """Queries that may wait for a thread: at 20 ms each, the last of them waits a third of a second."""
 COPY_THREADS = 4
 MOST_COPIES = 32
-"""Copies of pages sent at once. So many times `cached.MOST_BYTES` may wait in memory for slow clients; for texts whose
-characters all become signs, about three times as much."""
+"""Copies of pages sent at once. Each may keep `cached.MOST_BYTES` in memory for a slow client, and a text of signs only
+about three times as much."""
 SENT_BYTES = 64 << 10
 _PAGE = re.compile(r"0{0,9}[1-9][0-9]{0,8}", re.ASCII)
 _KEY = re.compile(r"[0-9a-f]{40}", re.ASCII)
@@ -147,10 +147,10 @@ class _Pages:
     async def _shown(self, request: Request, show: Callable[[Copy], T]) -> T:
         """Show a copy in a thread.
 
-        To render a long text may take a second.
+        The rendering of a long text may take a second.
         """
         if self._service.sending.locked():
-            raise BusyError("more pages are sent than this machine has room for", RETRY_S)
+            raise BusyError("too many copies of pages are being sent at once", RETRY_S)
         key = request.path_params["key"]
         if not _KEY.fullmatch(key):
             raise HTTPException(404, "This is no key of a page.")
@@ -211,7 +211,7 @@ class _CopyResponse(HTMLResponse):
 
 
 def _wanted(request: Request, *, is_explained: bool = False) -> SearchOptions:
-    """Return what a request wants besides the results.
+    """Return a request's options.
 
     Raises HTTPException (400) if `page` is no number.
     """

@@ -25,7 +25,7 @@ SANDBOX = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 )
 MOST_BYTES, MOST_CHARS = 4 << 20, 1 << 20
-"""The sizes at which a shown page, and a shown text, is cut."""
+"""Limits of a shown page and of a shown text; longer ones are cut."""
 NOT_FOUND = "The index has no such page, or has a page that must not be shown."
 NO_ARCHIVE = "This page asks not to be shown from a copy (noarchive)."
 DROPPED = "This page was dropped from the crawl."
@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 class Copy:
     """A page as it was captured. `html`: in UTF-8, None for other types; `text`: of these, from the index.
 
-    `is_cut`: whether the page is longer.
+    `is_cut`: whether the capture is longer.
     """
 
     page: StoredPage

@@ -79,7 +79,7 @@ def chips(reading: QueryReading) -> Iterator[Choice]:
 def with_filter(reading: QueryReading, kind: PartKind, value: str) -> str:
     """Return the query with another filter of a kind.
 
-    It replaces the filter in a menu; `ANY`: with no filter.
+    The new filter replaces the filter of the menu; `ANY`: without a filter.
     """
     kept = tuple(group for group in reading.groups if _shown_by_menu(group) is not kind)
     added = ((QueryPart(kind, value),),) if value else ()

@@ -37,9 +37,9 @@ log = logging.getLogger(__name__)
 def server_names(config: SearchConfig) -> frozenset[str]:
     """Return the server's names for browsers, without ports.
 
-    As browsers write them. The names of loopback, a loopback address of `search.listen`, and `search.hosts`. Browsers
-    write a name in A-labels and an address in its short form (WHATWG URL, 3.5). Raises ConfigError for an entry that is
-    no host.
+    The names are the names of loopback, a loopback address of `search.listen`, and `search.hosts`, as browsers write
+    them: a name in A-labels and an address in its short form (WHATWG URL, 3.5). Raises ConfigError for an entry that is
+    not a host.
     """
     listen = config.listen.rpartition(":")[0]
     own = [listen] if is_loopback(listen.strip("[]")) else []

@@ -38,8 +38,8 @@ class NewestIndex:
     def ask(self, index: OpenIndex, question: Callable[[OpenIndex], T]) -> T:
         """Ask an index, or an older version after damage.
 
-        Damaged bytes make the question fail. Raises what the question raises where all files are whole, and as
-        `IndexReader.ask` does.
+        Damaged bytes make the question fail. If all files are whole, raises the question's own error. Also raises the
+        errors of `IndexReader.ask`.
         """
         try:
             return question(index)

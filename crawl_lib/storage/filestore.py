@@ -92,7 +92,7 @@ class Storage(ABC):
     def stat(self, path: str) -> Entry | None:
         """Return the entry of a path, or None.
 
-        Below a regular file there is none.
+        A path below a regular file has no entry.
         """
 
     @abstractmethod

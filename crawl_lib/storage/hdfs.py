@@ -46,7 +46,7 @@ class HdfsStorage(Storage):
 
         Its root path is made if missing (and `make`).
 
-        `stop`: see `open_storage`. Raises ConfigError if the address is none, StorageError if no namenode answers or
+        `stop`: see `open_storage`. Raises ConfigError if the address is invalid, StorageError if no namenode answers or
         permission is missing, StoppedError.
         """
         storage = cls(WebHdfs(parse_address(address), config, stop=stop))

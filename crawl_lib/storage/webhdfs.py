@@ -131,7 +131,7 @@ class WebHdfs:
     def ask(self, operation: str, path: str, **params: object) -> Any:
         """Ask the namenodes in turn, until one knows the answer.
 
-        For use inside `persist`. RefusedError, LookupError for an answer that is none.
+        For use inside `persist`. Raises RefusedError; LookupError if an answer lacks the expected field.
         """
         method, name = _OPERATIONS[operation]
         asked, refused = {"op": operation, **params}, None

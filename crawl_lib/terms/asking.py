@@ -14,7 +14,7 @@ from crawl_lib.urls import key_of
 from crawl_lib.versions import Version, Versions, VersionWork, columns
 
 MAX_WORDS = 32
-"""Of a question. Those behind count for nothing."""
+"""Limit of words in a question. Further words do not count."""
 MAX_CHARS = 500
 _FOUND = columns("key bytes!, url text!, tf_idf number!")
 Row = dict[str, Any]
@@ -23,7 +23,7 @@ Row = dict[str, Any]
 def postings_of(stores: Stores, text: str) -> list[Row]:
     """Return the table's row for each different word of `text`.
 
-    `word`, `pages`, `postings` (url, tf_idf). Words are read as the text stage reads them: lower case, NFC, pairs of
+    A row has `word`, `pages`, `postings` (url, tf_idf). Words are read as in the text stage: lower case, NFC, pairs of
     characters in scripts without spaces. Raises InputError before the first version, DamagedFileError, StorageError,
     StoppedError.
     """
@@ -43,9 +43,9 @@ def postings_of(stores: Stores, text: str) -> list[Row]:
 def search_terms(stores: Stores, texts: Iterable[str], *, count: int = 10) -> list[Row]:
     """Return the best pages for some words.
 
-    `url`, `score`, `words` (how many of the words the page has), `rank`. A score is the sum of the words' tf-idf, times
-    the rank of the page. Ranks are divided by their mean; a page without a rank has 1. Only the postings of the table
-    count. `count`: of pages. Raises as `postings_of`.
+    A page has `url`, `score`, `words` (the number of different words found there) and `rank`. A score is the sum of the
+    words' tf-idf, times the rank of the page. Ranks are divided by their mean; a page without a rank has 1. Only the
+    postings of the table count. `count`: limit of pages. Raises the errors of `postings_of`.
     """
     rows = postings_of(stores, " ".join(texts))
     found = (

@@ -1,4 +1,4 @@
-"""The table `terms`: a row for each word, with the pages of which the word says most."""
+"""The table `terms`: a row for each word, with the pages where the word has the highest weights."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,12 +28,12 @@ from crawl_lib.versions import (
 )
 
 MAX_POSTINGS = 1_000
-"""Pages of a word, those with the highest weights."""
+"""Limit of pages of a word: the pages with the highest weights stay."""
 TERM_ROWS = 1 << 10
-"""Words of a row group, which a look-up reads whole. A frequent word has a thousand postings."""
+"""Words of a row group. A look-up reads a whole group, and a frequent word has a thousand postings."""
 POSTING_ROWS = 1 << 16
 REVISION = 1
-"""Raised where equal inputs may give other rows."""
+"""Raise this number when equal inputs may give other rows."""
 _POSTING = pa.struct(
     [pa.field("url", pa.string(), nullable=False), pa.field("tf_idf", pa.float64(), nullable=False)]
 )
@@ -43,8 +43,8 @@ _FIELDS: "list[pa.Field[Any]]" = [
     pa.field("postings", pa.list_(pa.field("element", _POSTING, nullable=False)), nullable=False),
 ]
 TERMS_SCHEMA = pa.schema(_FIELDS)
-"""`key`: the word in UTF-8. `pages`: how many pages have the word. `postings`: at most `MAX_POSTINGS` of them, the
-highest `tf_idf` first, equal ones by URL."""
+"""`key`: the word in UTF-8. `pages`: number of pages with the word. `postings`: at most `MAX_POSTINGS` of these
+pages, the highest `tf_idf` first, equal ones by URL."""
 TERMS = Family(
     folder="terms",
     name="the table of terms",
@@ -52,7 +52,7 @@ TERMS = Family(
     made_again="`krake terms update` makes it again",
     dictionary=("postings.list.element.url",),
 )
-"""A manifest has `now` (POSIX seconds), `of` (a digest of what the version was made of), `pages` (with words) and
+"""A manifest has `now` (POSIX seconds), `of` (a digest of the version's sources), `pages` (with words) and
 `postings`."""
 _WORDS = columns("word bytes!, url text!, tf number!")
 
@@ -79,7 +79,7 @@ TERMS_OUTPUT = TermsOutput("terms", ("text", "crawldb"), TERMS, "postings")
 def update_terms(stores: Stores, *, now: datetime) -> Version:
     """Make or find the table of terms of the current captures.
 
-    `now`: for the manifest. Raises InputError where there is nothing to read, DamagedFileError, StorageError,
+    `now`: for the manifest. Raises InputError without captures, DamagedFileError, StorageError,
     NoRoomError, StoppedError, ConfigError.
     """
     versions = Versions(stores, TERMS)
@@ -151,7 +151,7 @@ def _grouped(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         table = pa.Table.from_batches([*held, batch]).combine_chunks()
         starts = _starts(table)
-        if len(starts) > 1:  # of the last word there may be more
+        if len(starts) > 1:  # the next batch may have more rows of the last word
             yield _of_words(table.slice(0, starts[-1]), starts[:-1])
         held = table.slice(starts[-1]).to_batches()
     if held:

@@ -1,14 +1,15 @@
-"""The text stage: what each page says, its language, its words, and a signature that tells whether it has changed.
+"""The text stage: the main text of each page, its language, its words, and a signature that shows changes.
 
 How data flows: `extract_text` takes committed segments, and reads the records of their pages in order of file and
-offset (`stage`). Child processes that have limits and nothing to steal (`children`, `child`) get the records one by
-one. A child undoes codings and charset, finds the main text (`extract`, `pdf`), puts the text into NFC (`normal`),
-counts the words and makes the signature (`profile`), and reads what the page says of itself (`parse.facts`). Each
-segment gets one table, `<text.directory>/<folder>/<node>/text-<id>.parquet`, by a rename. The id is of the segment's
-digest and of what extracts: a segment that changes, or another version, has another table, and the older one goes.
+offset (`stage`). Child processes with limits and without secrets (`children`, `child`) get the records one by one.
+A child undoes codings and charset, finds the main text (`extract`, `pdf`), puts the text into NFC (`normal`),
+counts the words and makes the signature (`profile`), and reads the page's facts about itself (`parse.facts`). Each
+segment gets one table, `<text.directory>/<folder>/<node>/text-<id>.parquet`, by a rename. The id is a digest of the
+segment, the options and the extractor's version. After a change of these, the stage makes another table, and deletes
+the older one.
 
-A page that kills its child is counted, and has no text; its signature is then the digest of its content. All of it is
-made of WARC: deleting it loses time only.
+A page that kills its child is counted, and has no text; its signature is then the digest of its content. All tables
+come from WARC files: their deletion costs time only.
 """
 
 from typing import TYPE_CHECKING

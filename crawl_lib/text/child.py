@@ -1,12 +1,12 @@
-"""The program of a child process that reads pages, one after the other, until one kills it or its input ends.
+"""The program of a child process that reads pages, one after the other, until a page kills it or its input ends.
 
-Each page has its own limit of CPU; memory is limited for all (`children` tries a page that killed its child once more,
-in a new one). Only this process reads foreign content, behind the walls of the fetching processes: no file but Python's
-own may be opened, and no secret is in its environment.
+Each page has its own limit of CPU time; all pages of a child share one limit of memory. (After a page has killed its
+child, `children` tries the page once more in a new child.) Only this process reads foreign content, behind the same
+walls as the fetching processes: it may open Python's own files only, and its environment has no secret.
 
-Messages on standard input and output: 4 bytes with a length, then so many bytes. A question is a letter of `KINDS`
-and a WARC member; an answer a line of JSON, `PageText` as a list. Arguments: the process that must be there, bytes of
-memory, seconds of CPU, and the fields of `ExtractOptions`.
+Messages on standard input and output: a length in 4 bytes, then the bytes. A question is a letter of `KINDS` and a
+WARC member; an answer is a line of JSON, `PageText` as a list. Arguments: the parent process, bytes of memory, seconds
+of CPU time, and the fields of `ExtractOptions`. The child ends with its parent.
 """
 
 import json

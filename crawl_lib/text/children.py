@@ -17,13 +17,13 @@ from crawl_lib.walls import clean_environment
 
 MOST_ANSWER_BYTES = 256 << 20
 _WALL_FACTOR = 12
-"""Of the CPU that a page may take, by the clock: a machine may have much other work."""
+"""The limit by the clock, as a multiple of the limit of CPU time: a machine may have much other work."""
 _POLL_MS = 100
 _READ_BYTES = 1 << 18
 
 
 class ChildLimits(NamedTuple):
-    """Limits of a child: bytes of memory, and seconds of CPU a page; then what it is asked, as `Asked` has it."""
+    """Limits of a child: bytes of memory, and seconds of CPU time a page; then the fields of `ExtractOptions`."""
 
     memory_bytes: int
     cpu_s: int
@@ -34,7 +34,7 @@ class ChildLimits(NamedTuple):
 
 
 class Child:
-    """A process that reads a page at a time, and the next one in its place where it died. For use as a context."""
+    """A process that reads a page at a time; a new process replaces a dead one. For use as a context."""
 
     def __init__(self, limits: ChildLimits, work: Work) -> None:
         self._limits, self._work = limits, work
@@ -48,14 +48,14 @@ class Child:
         self._end()
 
     def ask(self, question: bytes) -> None:
-        """Have a page read. One at a time."""
+        """Send a page. Call `answer` before the next page."""
         self._asked = message(question)
         self._send()
 
     def answer(self) -> list[Any] | None:
         """Return the child's answer (`PageText`).
 
-        None: the page killed a process that had read nothing before. Raises StoppedError.
+        None: the page killed a process that had read no other page. Raises StoppedError.
         """
         while True:
             was_new, self._is_new = self._is_new, False
@@ -66,7 +66,7 @@ class Child:
             self._start()
             if was_new:
                 return None
-            self._send()  # what came before it may have left too little room
+            self._send()  # earlier pages may have left too little memory
 
     def _start(self) -> None:
         self._is_new = True
@@ -87,14 +87,14 @@ class Child:
 
     def _send(self) -> None:
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # it is dead, as `answer` will find
+        with suppress(BrokenPipeError):  # the process is dead, and `answer` notices
             self._process.stdin.write(self._asked)
             self._process.stdin.flush()
 
     def _receive(self) -> bytes | None:
         """Return the child's answer.
 
-        None: it is dead, or sends no complete answer in time.
+        None: the child is dead, or sends no complete answer in time.
         """
         assert self._process.stdout is not None
         file, data, size = self._process.stdout.fileno(), bytearray(), LENGTH_BYTES

@@ -1,7 +1,8 @@
 """The main text of a page, by resiliparse (measured against others: `docs/recrawl.md`), and its language.
 
-Its main content is taken if that has a third of what the page shows outside of navigation; else all of that is: on
-some pages the heuristics see a part only. For child processes alone: a page of 150 KB may take 20 s and gigabytes.
+The text is the main content if this has at least a third of the visible text outside of navigation. Otherwise the
+text is all visible text outside of navigation: on some pages the heuristics find only a part of the main content.
+Only child processes use this module: a page of 150 KB may take 20 s and gigabytes.
 """
 
 import time
@@ -31,9 +32,9 @@ from crawl_lib.text.profile import count_words, is_long_word, text_profile
 from crawl_lib.warc import read_one, split_head
 
 LANGUAGE_CHARS = 10_000
-"""Of the text, from which the language is told."""
+"""The start of the text, by which the language is detected."""
 LEAST_CHARS, MAX_SCORE = 500, 600
-"""Of a text whose language is detected: its length, and how far it may be from what texts of the language are like."""
+"""Limits of the detection of languages: the least length of a text, and its greatest distance from the language."""
 MAX_TITLE_CHARS = 1000
 _OPTIONS: dict[str, Any] = {
     "preserve_formatting": True,
@@ -47,8 +48,11 @@ _LEAST_SHARE = 3
 
 
 class ExtractOptions(NamedTuple):
-    """How pages are read. `max_bytes`: of content; `max_chars`: of text; `wet_text`: `all` where all visible text is
-    wanted, too; `user_agent`: our token, for robots directives."""
+    """Options of the reading of pages.
+
+    `max_bytes`: limit of content; `max_chars`: limit of text; `wet_text`: with `all`, pages also give all visible text;
+    `user_agent`: our token, for robots directives.
+    """
 
     max_bytes: int
     max_chars: int
@@ -57,15 +61,15 @@ class ExtractOptions(NamedTuple):
 
     @property
     def all_shown(self) -> bool:
-        """Whether all visible text is wanted."""
+        """Whether pages also give all visible text."""
         return self.wet_text == "all"
 
 
 def page_text(member: bytes, kind: str, asked: ExtractOptions) -> PageText:
     """Read a page.
 
-    `member`: its response record, as in the WARC file; `kind`: a letter of `KINDS`. Content is read up to `max_bytes`,
-    and the text kept up to `max_chars`. Raises DamagedFileError if the member is no record.
+    `member`: its response record, as in the WARC file; `kind`: a letter of `KINDS`. The limits are `max_bytes` of
+    content and `max_chars` of text. Raises DamagedFileError if the member is not a record.
     """
     record = read_one(member, 0, "")
     head, body = split_head(record.block)
@@ -111,7 +115,7 @@ def _read_plain(content: bytes, headers: Headers, now: float, asked: ExtractOpti
 
 
 def _read_pdf(content: bytes, headers: Headers, now: float, asked: ExtractOptions) -> _Found:
-    from crawl_lib.text.pdf import pdf_text  # noqa: PLC0415, its library takes memory that most pages do not need
+    from crawl_lib.text.pdf import pdf_text  # noqa: PLC0415, most pages do not need the memory of its library
 
     try:
         title, text = pdf_text(content, asked.max_chars)
@@ -170,10 +174,7 @@ def declared_language(values: Sequence[str]) -> str | None:
 
 
 def language_of(text: str) -> str | None:
-    """Detect the language of a text; None if unclear.
-
-    Short texts have no result.
-    """
+    """Detect the language of a text; None for unclear and short texts."""
     if len(text) < LEAST_CHARS:
         return None
     language, score = detect_fast(text[:LANGUAGE_CHARS])

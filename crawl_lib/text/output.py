@@ -1,4 +1,4 @@
-"""Texts as an output: which tables are damaged or left over, and which have a page."""
+"""Texts as an output: damaged tables, leftover tables, and the tables with a page."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -39,7 +39,7 @@ class TextOutput(Output):
 
     def check(self, stores: Stores, *, full: bool) -> list[Finding]:
         """Find damaged tables among the newest ones of all segments."""
-        findings = Findings("text", "move it away: it is made again when it is needed")
+        findings = Findings("text", "move it away: the next task that needs it makes it again")
         for path in text_tables(stores):
             try:
                 check_table(stores.storage, path, TEXT_SCHEMA, full=full)

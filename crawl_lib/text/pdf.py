@@ -1,11 +1,11 @@
-"""The text of a PDF, by pypdfium2. For child processes alone: a small file may describe gigabytes."""
+"""The text of a PDF, by pypdfium2. Only child processes use this module: a small file may describe gigabytes."""
 
 from typing import NamedTuple
 
 from pypdfium2 import PdfDocument, PdfiumError
 
 MAX_PAGES = 20_000
-"""That are looked at: a file may say that it has billions."""
+"""Limit of pages to read: a file may claim billions."""
 _HYPHEN = "\x02"
 """PDFium writes this character for the hyphen of a word that continues in the next line."""
 _NO_TEXT = dict.fromkeys([0, 0xFFFE, 0xFFFF])
@@ -21,8 +21,8 @@ class PdfText(NamedTuple):
 def pdf_text(data: bytes, max_chars: int) -> PdfText:
     """Read the text of a PDF up to `max_chars`.
 
-    Pages have a line break between them; damaged pages have no text. Raises ValueError where the file cannot be read,
-    or needs a password.
+    A line break separates pages; damaged pages have no text. Raises ValueError if the file cannot be read, or needs a
+    password.
     """
     try:
         document = PdfDocument(data)

@@ -1,12 +1,12 @@
-"""The text profile, by which a page whose text has hardly changed counts as unchanged: that of Nutch.
+"""The text profile of Nutch: a page counts as unchanged if its text has hardly changed.
 
-Words are runs of letters and digits in lower case. Those longer than 2 are counted, and each count is rounded down to a
-multiple of a hundredth of the highest (at least 2; 1 where no word is there twice), so that a word more or less changes
-nothing, and rare words count not at all in a long text. The signature is the MD5 of `word count` lines, the most
-frequent first. https://github.com/apache/nutch, TextProfileSignature, with its defaults.
+Words are runs of letters and digits in lower case. Words of 3 characters or more count. Each count is rounded down to a
+multiple of a step: a hundredth of the highest count, at least 2 (1 if no word occurs twice). So one word more or
+less changes nothing, and rare words do not count in a long text. The signature is the MD5 of `word count` lines, the
+most frequent first. https://github.com/apache/nutch, TextProfileSignature, with its defaults.
 
 Chinese, Japanese, Thai, Lao, Khmer and Burmese put no spaces between words. A run of their letters becomes its pairs of
-neighbours (bigrams), and each bigram counts. Nutch takes such a run for one word.
+neighbours (bigrams), and each bigram counts. Nutch counts such a run as one word.
 """
 
 import re
@@ -17,7 +17,7 @@ from itertools import pairwise
 
 LONGER_THAN = 2
 MAX_WORD_BYTES = 64
-"""Longest word, in bytes of UTF-8. Longer ones are encoded data, addresses and keys."""
+"""Longest word, in bytes of UTF-8. Longer words are encoded data, addresses and keys."""
 _SPACELESS = (
     "\u0e01-\u0e3a\u0e40-\u0e4e"  # Thai
     "\u0e81-\u0ece\u0edc-\u0edf"  # Lao

@@ -1,4 +1,4 @@
-"""The table of a segment's texts: made once, found by its name, and what killed attempts or older versions left."""
+"""The table of a segment's texts: made once and found by its name; leftovers of killed attempts and older versions."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -32,7 +32,7 @@ from crawl_lib.text.page import KINDS, PageText
 
 GROUP_ROWS = 2_000
 REVISION = 4
-"""Of what is made of what resiliparse finds: raised where equal pages may get other rows."""
+"""Revision of the work on resiliparse's results: raise the number when equal pages may get other rows."""
 AGAIN = "; move it away, and run this again: it is made of the segment's WARC files"
 KILLED = "no text: the process that read it died, or passed its limits"
 _ROBOTS: "list[pa.Field[Any]]" = [
@@ -56,11 +56,11 @@ _FIELDS: "list[pa.Field[Any]]" = [
     pa.field("long_words", pa.int32()),
 ]
 TEXT_SCHEMA = pa.schema(_FIELDS)
-"""`key`, `time`: of the row of `pages`. `text`: the main text; null, as `language` and `terms` are, where there is
-none. `language`: declared or detected. `terms`: its words of at most 64 bytes and how often each is there, in the order
-of the words; `long_words`: how many different words are longer. `signature`: the text profile, else the digest of the
-content. `error`: why there is no text. `headings`: of h1, h2 and h3, a line each; of a PDF, its title. `robots`: what
-metas and X-Robots-Tag forbid. `published`: when the page says so. `shown`: all visible text, with
+"""`key`, `time`: of the row of `pages`. `text`: the main text. `language`: declared or detected. `terms`: the words of
+at most 64 bytes with their counts, in the order of the words; `long_words`: number of different longer words. Pages
+without a text have null in `text`, `language` and `terms`. `signature`: the text profile, else the digest of the
+content. `error`: why the page has no text. `headings`: of h1, h2 and h3, a line each; of a PDF, its title. `robots`:
+the prohibitions of metas and X-Robots-Tag. `published`: the page's own date. `shown`: all visible text, with
 `commoncrawl.wet_text: all` only."""
 
 
@@ -97,10 +97,10 @@ _COLUMNS = (
 
 @dataclass
 class TextReport:
-    """Report of the stage. `segments`: that it read; `kept`: whose tables were there; `pages`: rows that it wrote.
+    """Report of the stage. `segments`: segments read; `kept`: segments with tables from before; `pages`: rows written.
 
-    `killed`: pages without a text, since the process that read them died twice; `unreadable`: pages without a text,
-    since their PDF is damaged or needs a password; `long_words`: words of pages that were left out for their length.
+    `killed`: pages without a text, since their process died twice; `unreadable`: pages without a text, since their PDF
+    is damaged or needs a password; `long_words`: words left out for their length.
     """
 
     segments: int = 0
@@ -129,8 +129,8 @@ def text_table(stores: Stores, segment: SegmentRef) -> str:
 def extract_text(stores: Stores, segments: Iterable[SegmentRef]) -> TextReport:
     """Make the missing tables of segments.
 
-    May be run again at any time, also twice at once. Raises StorageError, DamagedFileError or PathNotFoundError naming
-    what of a segment cannot be read, StoppedError.
+    The stage may be run again at any time, also twice at once. Raises StorageError, DamagedFileError or
+    PathNotFoundError naming the unreadable file of a segment, StoppedError.
     """
     report, config, limits = TextReport(), stores.config, _limits(stores.config)
     with ExitStack() as stack:
@@ -150,9 +150,9 @@ def extract_text(stores: Stores, segments: Iterable[SegmentRef]) -> TextReport:
 
 
 def read_text(stores: Stores, row: Mapping[str, Any]) -> PageText:
-    """Read what one page says, in a child process as `extract_text` does.
+    """Read one page in a child process, as `extract_text` does.
 
-    `row`: the page's row of `pages` with its `segment_path`, and not of a revisit. Raises StorageError or
+    `row`: the page's row of `pages` with its `segment_path`; not the row of a revisit. Raises StorageError or
     DamagedFileError naming the record, StoppedError.
     """
     kind = KINDS.get(row["mime_detected"])
@@ -207,7 +207,7 @@ def _make(
 def _pages(stores: Stores, segment: SegmentRef) -> pa.Table:
     """Return the rows of `pages` with readable text, by record.
 
-    The bodies of revisits are elsewhere.
+    Revisits are left out: older records have their bodies.
     """
     is_read = (pc.field("outcome") == str(Outcome.OK)) & pc.field("mime_detected").isin(
         sorted(KINDS)
@@ -308,11 +308,11 @@ def _delete_others(stores: Stores, table: str) -> None:
 def check_text_leftovers(stores: Stores) -> Iterator[tuple[str, str]]:
     """Find unused paths of the stage, each with its cause.
 
-    Texts of another crawl have none. Raises StorageError, StoppedError.
+    Texts of another crawl do not count. Raises StorageError, StoppedError.
     """
     for segment, table, names in _looked_at(stores):
         if table is None:
-            yield text_folder(stores, segment), "is of a segment that is gone"
+            yield text_folder(stores, segment), "belongs to a deleted segment"
         elif table in names:
             yield from (
                 (name, "is not the newest table of its segment") for name in names if name != table
@@ -330,7 +330,7 @@ def text_tables(stores: Stores) -> Iterator[str]:
 def text_folders(stores: Stores) -> list[str]:
     """Return the folders of iterations with texts.
 
-    Texts of another crawl have none. Raises StorageError.
+    Texts of another crawl do not count. Raises StorageError.
     """
     base = stores.config.text.directory.strip("/")
     return (
@@ -343,8 +343,8 @@ def text_folders(stores: Stores) -> list[str]:
 def _looked_at(stores: Stores) -> Iterator[tuple[SegmentRef, str | None, list[str]]]:
     """Yield each segment with its newest table and its files.
 
-    The table's path is given even if the table is missing. None in place of the table: the segment is gone. One that is
-    damaged is left to its own check.
+    The table may be missing at its path. None in place of the table: the segment is gone. Damaged segments are left
+    out; a check of their own reports them.
     """
     for path in text_folders(stores):
         for node in stores.until_stopped(_names(stores, path)):

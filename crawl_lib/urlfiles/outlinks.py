@@ -243,7 +243,7 @@ def join_line(url: bytes, meta: bytes, flags: bytes = b"") -> bytes:
     try:
         via, depth, redirects, metadata = meta.split(b"\t", 3)
     except ValueError as error:
-        problem = f"the meta line of {url[:200]!r} is none: {meta[:200]!r}"
+        problem = f"the meta line of {url[:200]!r} lacks fields: {meta[:200]!r}"
         raise DamagedFileError(f"{problem}; run `krake fsck --repair`") from error
     return b"\t".join((url, via, depth, redirects, flags, metadata))
 

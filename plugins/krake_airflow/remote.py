@@ -51,7 +51,7 @@ class Airflow:
         self._session.headers["Authorization"] = f"Bearer {token}"
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
-        """Ask once, and again while SQLite's lock stands in the way; return the JSON of the answer."""
+        """Ask once, and again while SQLite is locked; return the JSON of the answer."""
         for _ in range(_LOCKED_TRIES):
             answer = self._answer(method, path, body)
             if not _is_locked(answer):

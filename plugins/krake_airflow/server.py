@@ -154,7 +154,7 @@ class AirflowServer:
         until_s = time.monotonic() + timeout_s
         if not self._migrate(until_s, stopped):
             return False
-        # The API server can wait for itself on SQLite, and answers nobody until this time is over.
+        # The API server can wait for itself on SQLite, and answers no request until this time is over.
         short = {
             **self.environment,
             **database_environment(self.home, timeout_s=_API_LOCK_S),

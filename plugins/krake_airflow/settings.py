@@ -76,7 +76,7 @@ def environment(home: Path, config: Path) -> dict[str, str]:
         # SQLite's own 5 s are too short for a busy machine: `backfill create` was seen to die of a locked database.
         **database_environment(home, timeout_s=60),
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
-        # Without this, two changes of a config in half a minute would leave behind a schedule that nobody wanted.
+        # Without this, two changes of a config in half a minute would leave an unwanted schedule behind.
         "AIRFLOW__CORE__MIN_SERIALIZED_DAG_UPDATE_INTERVAL": "1",
         # The executor waits in the scheduler's place until a task has ended.
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0",

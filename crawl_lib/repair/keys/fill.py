@@ -103,8 +103,8 @@ def check_keys(
     """Check the key tables, and change nothing.
 
     No table is made. Fast: servers, their ring, their counts. `full`: replicas against each other, and every key that
-    should be known; with a CrawlDb no key should be. `nodes`: homes of this machine's nodes that nobody works on, whose
-    queues may be read.
+    should be known; with a CrawlDb no key should be. `nodes`: homes of this machine's idle nodes, whose queues may be
+    read.
     """
     findings, report = Findings("keys", REPAIR), KeysReport()
     with ExitStack() as stack:

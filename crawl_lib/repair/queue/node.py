@@ -216,7 +216,7 @@ class _Node:
                 str(error),
                 partial(self._leftover, take, segment),
             )
-        # Once the segment exists, nobody reads the spool any more.
+        # Once the segment exists, no task reads the spool.
         if not self.stores.crawl.segment(take.header.folder, self.node).exists():
             yield from self._spool_damages(take, full=full)
 
