@@ -5,7 +5,7 @@ own time; after that the scheduler takes and renews the fetcher's leases for `LE
 fetcher's time + `GRANT_S`. A grant therefore ends before its lease, and two grants of one part never overlap, whatever
 the clocks of fetchers show. Only a clock that runs a tenth slower than the server's breaks this.
 
-While the first key server is away nobody renews, and all fetchers stop when their grants end.
+While the first key server is away, no lease is renewed, and all fetchers stop when their grants end.
 
 Several schedulers may serve; each line to a fetcher is another lessee. The newest line alone renews, with new epochs.
 A late write of an earlier line is therefore older than each write of the newest line.

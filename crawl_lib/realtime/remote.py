@@ -233,7 +233,7 @@ class RemoteLink(FetcherLink):
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         try:
-            # One timeout for the whole line, set anew by each read, costs less than one for each read.
+            # A timeout for the whole line, which each read moves on, costs less than a timeout for each read.
             async with asyncio.timeout(None) as self._silence:
                 await super()._read(reader)
         except TimeoutError as error:

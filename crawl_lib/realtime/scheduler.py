@@ -510,7 +510,7 @@ class Scheduler:
     def document_in(self, row: Row | None) -> Document | None:
         """Return the document of a row.
 
-        None: there is none, or it is damaged.
+        None: the document is missing, or damaged.
         """
         if row is None or row.data is None:
             return None

@@ -283,7 +283,7 @@ async def follow(visit: Visit, service: Scheduler) -> bool:
     followed = replace(visit.request, hop=visit.done.hop, target=target, spent_ms=spent_ms)
     rest = await service.redirects.follow(followed, visit.epoch)
     if rest is None:
-        return False  # whoever finishes the target finishes this row
+        return False  # the end of the target's work finishes this row
     visit.document = rest
     return True
 
