@@ -249,7 +249,8 @@ def test_a_batch_size_below_one_is_refused(stores: Stores) -> None:
 
 def lay_seeds(stores: Stores, digest: str, host: str) -> None:
     scope = ScopeFile.data_of([host])
-    manifest = write_json_bytes({"scope_sha256": Scopes.digest(scope)})
+    said = {"accepted": 0, "outlinks": {}, "scope_sha256": Scopes.digest(scope)}
+    manifest = write_json_bytes(said)
     stores.storage.write_bytes(f"crawl/seeds/{digest}/manifest.json", manifest)
     stores.storage.write_bytes(f"crawl/seeds/{digest}/scope", scope)
 
