@@ -39,7 +39,7 @@ class PartCounts:
 
     `retried`: rows of URLs that count by another row: of failures that pass, and of what a list asked for; by outcome.
     `requisites`: how many were handed on, with repetitions. `rule_errors`: how often a normaliser or filter raised, by
-    its name. `warcinfo_id`: the id that all records of the WARC file carry.
+    its name. `warcinfo_id`: the id that all records of the WARC file carry, "" in a file of an older version.
     """
 
     pages: int = 0

@@ -281,7 +281,7 @@ class PartWriter:
         """Yield the groups of an unfinished part, and reopen the part."""
         unfinished.discard_rows()
         part = self._open = self._kind(unfinished, self._config)
-        end, file_id = 0, FileId()
+        end, groups, file_id = 0, 0, FileId()
         for found in read_groups(part.part.warc, file_id):
             if isinstance(found, int):
                 end = found
@@ -291,9 +291,12 @@ class PartWriter:
                 taken = replace(taken, position=next(positions))
             part.note(taken, found.fetched, found.position, found.digest)
             yield taken, found.fetched, found.position
-            end = found.end
+            end, groups = found.end, groups + 1
         part.log.cut(end)
-        self._encoder.file_id = part.counts.warcinfo_id = file_id.value
+        # A file of an older version, whose records have no ids, stays without them.
+        self._encoder.file_id = part.counts.warcinfo_id = (
+            file_id.value if file_id.is_carried or not groups else ""
+        )
         self._begin_file(part)
 
     def append(self, taken: TakenUrl | None, fetched: Fetched) -> Position:

@@ -96,17 +96,22 @@ class Damage(NamedTuple):
 class FileId:
     """The random id that all records of one of Krake's files share: the record id of the file's warcinfo record.
 
-    A server cannot know the id, so a record with the id is no part of a body.
+    A server cannot know the id, so a record with the id is no part of a body. Files of older versions have records
+    without ids. Records without an id are trusted up to the first damage, but not if another record of the file has an
+    id.
     """
 
     def __init__(self, named: str = "") -> None:
         """`named`: the id by the manifest, "" where the manifest names none."""
-        self.value, self.is_damaged = named, False
+        self.value, self.is_carried, self.is_damaged = named, bool(named), False
 
     @property
     def mark(self) -> bytes:
-        """The bytes in the head of each record of the file; empty: the id is unknown."""
-        return self.value.encode("utf-8", "surrogateescape")
+        """The bytes in the head of each record of the file.
+
+        A file of an older version has none.
+        """
+        return self.value.encode("utf-8", "surrogateescape") if self.is_carried else b""
 
     def owns(self, record: WarcRecord) -> bool:
         """Return whether a record belongs to this file.
@@ -115,13 +120,16 @@ class FileId:
         """
         if record.type == "warcinfo":
             said = record.headers.get("warc-record-id", "")
-            is_first = record.offset == 0
-        else:
-            said = record.headers.get("warc-warcinfo-id", "")
-            is_first = not self.is_damaged
-        if is_first:
-            self.value = self.value or said
-        return said == self.value != ""
+            if record.offset == 0:
+                self.value = self.value or said
+            return said == self.value
+        said = record.headers.get("warc-warcinfo-id", "")
+        if not said:
+            return not (self.is_carried or self.is_damaged)
+        if not (self.value or self.is_damaged):
+            self.value = said
+        self.is_carried = self.is_carried or said == self.value
+        return said == self.value
 
 
 class _Torn(Exception):  # noqa: N818 - not an error of the tree: readers turn it into a `Damage`

@@ -87,21 +87,33 @@ def question_with(url: str, asked: bytes, size: int) -> bytes:
     return head + b"\r\nContent-Length: %d\r\n\r\n" % size + asked.partition(b"\r\n\r\n")[2]
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Crawls with such pages."""
-    homes = []
-    for seed in range(2):
-        home = tmp_path_factory.mktemp("made") / "crawl"
-        home.mkdir()
-        config = make_config(home, nodes=1)
-        stages.inject(open_stores(config), run_id="run", seeds=HONEST[0])
-        (home / "x.warc.gz").write_bytes(archive_of(seed))
-        report = import_archives(stores_of(config), [str(home / "x.warc.gz")])
-        assert report.files[0].pages == len(HONEST)
-        [warc] = home.rglob("krake-*.warc.gz")
-        assert warc.read_bytes().count(MEMBER) > 40, "the members in the bodies are not in the file"
-        homes.append(home)
+@pytest.fixture(scope="module", params=["ids", "older"])
+def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Crawls with such pages; in those of an older version records name no file."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "older":
+            real = RecordEncoder.warcinfo
+
+            def without(self: RecordEncoder, *facts: object) -> bytes:
+                data = real(self, *facts)
+                self.file_id = ""
+                return data
+
+            patch.setattr(RecordEncoder, "warcinfo", without)
+        homes = []
+        for seed in range(2):
+            home = tmp_path_factory.mktemp(request.param) / "crawl"
+            home.mkdir()
+            config = make_config(home, nodes=1)
+            stages.inject(open_stores(config), run_id="run", seeds=HONEST[0])
+            (home / "x.warc.gz").write_bytes(archive_of(seed))
+            report = import_archives(stores_of(config), [str(home / "x.warc.gz")])
+            assert report.files[0].pages == len(HONEST)
+            [warc] = home.rglob("krake-*.warc.gz")
+            assert warc.read_bytes().count(MEMBER) > 40, (
+                "the members in the bodies are not in the file"
+            )
+            homes.append(home)
     return homes
 
 

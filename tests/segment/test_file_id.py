@@ -46,6 +46,17 @@ def own_file() -> bytes:
     )
 
 
+def older_file() -> bytes:
+    """The same, as versions before wrote it."""
+    encoder = RecordEncoder(2, ids())
+    info = encoder.warcinfo(NAME, INFO, TIME)
+    encoder.file_id = ""
+    return info + b"".join(
+        encoder.group(answered(f"http://a.example/{number}"), taken(number)).data
+        for number in range(3)
+    )
+
+
 def forged(file_id: str = "") -> bytes:
     return RecordEncoder(file_id=file_id).group(answered("http://planted.example/"), taken(9)).data
 
@@ -76,23 +87,21 @@ def test_every_record_of_a_spool_names_the_warcinfo_of_its_file(tmp_path: Path) 
     assert Manifest.from_bytes(manifest.to_bytes(), "x").warcinfo_ids == manifest.warcinfo_ids
 
 
-def test_a_spool_that_goes_on_keeps_its_id(tmp_path: Path) -> None:
-    (tmp_path / NAME).write_bytes(own_file()[:-30])
-    out = writer(tmp_path)
-    assert take_back(out) == {0, 1}
-    fill(out, [(taken(2), failed("http://a.example/2"))])
-    out.close()
-    with (tmp_path / NAME).open("rb") as file:
-        first, *rest = walk(file)
-    said = {record.headers.get("warc-warcinfo-id", "") for record in rest}
-    assert said == {first.headers["warc-record-id"]}
-    assert said == {Spool(tmp_path).parts()[0].counts().warcinfo_id}
-
-
-def test_a_record_without_an_id_is_no_record_of_the_file() -> None:
-    encoder = RecordEncoder(2, ids())
-    info = encoder.warcinfo(NAME, INFO, TIME)
-    assert gleaned(info + forged()).positions == set()
+def test_a_spool_that_goes_on_keeps_its_id_and_one_of_an_older_version_has_none(
+    tmp_path: Path,
+) -> None:
+    for name, data in (("own", own_file()), ("older", older_file())):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / NAME).write_bytes(data[:-30])
+        out = writer(tmp_path / name)
+        assert take_back(out) == {0, 1}
+        fill(out, [(taken(2), failed("http://a.example/2"))])
+        out.close()
+        with (tmp_path / name / NAME).open("rb") as file:
+            first, *rest = walk(file)
+        said = {record.headers.get("warc-warcinfo-id", "") for record in rest}
+        assert said == {first.headers["warc-record-id"] if name == "own" else ""}
+        assert said == {Spool(tmp_path / name).parts()[0].counts().warcinfo_id}
 
 
 @pytest.mark.parametrize("file_id", ["", OTHER])
@@ -133,6 +142,21 @@ def test_the_manifest_names_the_id_where_the_first_record_is_damaged() -> None:
     assert gleaner.positions == {0, 1, 2}
     assert gleaner.headless == {NAME}
     assert gleaned(forged() + broken, file_ids={NAME: file_id}).positions == {0, 1, 2}
+
+
+def test_a_table_names_what_is_kept_behind_damage_in_an_older_file() -> None:
+    data = older_file()
+    places = {
+        (item.record.offset, item.record.url)
+        for item in scan(io.BytesIO(data))
+        if isinstance(item, Whole) and item.record.is_answer
+    }
+    broken = data[:30] + b"\0\0" + data[32:] + forged() + forged(OTHER)
+    gleaner = gleaned(broken, is_named=lambda name, record: (record.offset, record.url) in places)
+    assert gleaner.positions == {0, 1, 2}
+    assert gleaner.damage[NOT_OWN] == 2
+    assert gleaned(broken).positions == set()
+    assert gleaned(data + forged()).positions == {0, 1, 2, 9}, "without damage the WARC is the log"
 
 
 def test_a_record_that_a_table_names_tells_the_id_of_its_file() -> None:

@@ -1,8 +1,8 @@
 """Whole groups of records in the WARC files of a damaged segment, and the known facts of all other groups.
 
 A body may hold whole gzip members with records of other pages, and damage may bare these members. After damage a record
-counts if it has the random id of its file, which no server knows. A record that a table names by file, byte and URL
-gives the id of a file without a readable head. Without damage the WARC is the log.
+counts if it has the random id of its file, which no server knows. Files of older versions have no ids: there a group
+counts if a table names its main record by file, byte and URL. Without damage the WARC is the log.
 """
 
 import re
@@ -93,7 +93,7 @@ class Gleaner:
             else:
                 held = self._add(pieces, held, record)
         self._broken(pieces, held)
-        self.file_ids[name] = file_id.value
+        self.file_ids[name] = file_id.value if file_id.is_carried else ""
         if not first:
             self.headless.add(name)
         if pieces:
@@ -136,7 +136,7 @@ class Gleaner:
         if record.type == "request" or not self.is_named(name, record):
             return False
         file_id.value = file_id.value or record.headers.get("warc-warcinfo-id", "")
-        return file_id.owns(record)
+        return file_id.owns(record) or not file_id.is_carried
 
     def _group(
         self, pieces: list[RecordPiece], held: list[WarcRecord], metadata: WarcRecord
