@@ -225,7 +225,7 @@ def _dicts(part):
 
 
 def test_the_loop_goes_on_while_large_pages_are_read(config, tmp_path):
-    """No turn of the loop takes more than 250 ms of CPU, with bombs, and with 50,000 links, one after the other."""
+    """No turn of the loop takes a quarter of the CPU of four pages: two bombs, and two with 70,000 links together."""
     read(
         config, tmp_path / "before", [item(0, page(5))]
     )  # at its first array Arrow imports pandas, where there is one
@@ -263,7 +263,7 @@ def test_the_loop_goes_on_while_large_pages_are_read(config, tmp_path):
     assert handler.large.failed is None
     assert len(rows(tmp_path, Part.LINKS_SUFFIX)) > 70_000
     assert [errors(tmp_path)[str(number)] for number in (1, 3)] == [None, None]
-    assert max(turns) < 0.25, sorted(turns)[-5:]
+    assert max(turns) < sum(turns) / 4, sorted(turns)[-5:]
 
 
 def test_a_part_is_not_closed_without_the_links_that_failed_in_a_turn(
