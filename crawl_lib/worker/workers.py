@@ -201,15 +201,36 @@ def _read(worker: _WorkerProcess, turns: NodeTurns | None) -> bool:
     if len(worker.buffer) > MOST_UNREAD_BYTES:
         raise KrakeError(f"a fetching process says a line without end; see {worker.log}")
     for line in lines:
-        message = json.loads(line)
-        if "final" in message or "error" in message:
+        message = _message(worker, line)
+        if "error" in message:
             worker.final = message
-            worker.progress = message if "outcomes" in message else worker.progress
         elif turns is not None and ("ask" in message or "over" in message):
             turns.hear(worker.number, message)
         else:
+            _require_counts(worker, message)
             worker.progress = message
+            worker.final = message if "final" in message else None
     return bool(data)
+
+
+def _message(worker: _WorkerProcess, line: bytes) -> dict[str, Any]:
+    """Read a line of a worker, whose bytes a page may have chosen."""
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        message = None
+    if not isinstance(message, dict):
+        raise KrakeError(f"a fetching process says a line without a message; see {worker.log}")
+    return message
+
+
+def _require_counts(worker: _WorkerProcess, message: dict[str, Any]) -> None:
+    """Require the counts of `WorkerDone`."""
+    outcomes = message.get("outcomes")
+    numbers = [message.get("kept"), message.get("bytes")]
+    numbers += outcomes.values() if isinstance(outcomes, dict) else [None]
+    if not all(isinstance(number, int) for number in numbers):
+        raise KrakeError(f"a fetching process says a line without its counts; see {worker.log}")
 
 
 def _pass_on(turns: NodeTurns, workers: list[_WorkerProcess]) -> None:
@@ -236,10 +257,12 @@ def _result(worker: _WorkerProcess) -> WorkerEnd:
         raise KrakeError(
             f"a fetching process died ({ended(code or 0)}); see {worker.log}, and run the task again"
         )
-    end = WorkerEnd(**final)
-    if (
-        end.stopped
-    ):  # by a signal to the whole group, which may reach it before us; nothing is left over yet
+    try:
+        end = WorkerEnd(**final)
+    except TypeError as error:  # fields are missing, or unknown
+        raise KrakeError(f"a fetching process says another last line; see {worker.log}") from error
+    # A signal to the whole group may reach the worker before this process; nothing is left over yet.
+    if end.stopped:
         raise StoppedError("a fetching process was stopped; run the task again to go on")
     return end
 

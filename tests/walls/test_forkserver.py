@@ -29,7 +29,7 @@ from tests.torture.children import children_of
 ROOT = Path(__file__).resolve().parents[2]
 WEB = SynthWeb(seed=5, sites=1, pages_per_site=8, specials=False)
 SERVER = """\
-import os, sys
+import json, os, sys
 from crawl_lib.walls import forkserver
 def echo():
     line = sys.stdin.readline()
@@ -42,9 +42,12 @@ def wait():
     os.read(forkserver.os.pipe()[0], 1)
 def ask():
     os.write(1, b'{{"ask": "ip 1", "turns": 2, "start_s": 0.5}}\\n')
-    told = os.read(1, 1 << 16).strip()
+    told = b'{{"turn": %d}}' % json.loads(os.read(1, 1 << 16))["turn"]
     counts = b'"stopped": 0, "paused": 0, "kept": 0, "bytes": 0'
     os.write(1, b'{{"final": true, %s, "outcomes": %s}}\\n' % (counts, told))
+    return 0
+def says():
+    os.write(1, {said!r} + b"\\n")
     return 0
 def flood():
     for _ in range(100_000):
@@ -57,8 +60,8 @@ forkserver.serve(int(sys.argv[-2]), int(sys.argv[-1]), {run})
 @pytest.fixture
 def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Have servers run a program of the test's, given what it runs first and what it forks."""
-    yield lambda prepare="", run="echo": _python(
-        tmp_path, monkeypatch, SERVER.format(prepare=prepare, run=run)
+    yield lambda prepare="", run="echo", said=b"": _python(
+        tmp_path, monkeypatch, SERVER.format(prepare=prepare, run=run, said=said)
     )
     fork_server.__globals__["_here"].__dict__.clear()
 
@@ -168,9 +171,7 @@ def test_a_process_is_told_what_it_asks_for(python: Any, tmp_path: Path) -> None
     python(run="ask")
     turns = Turns()
     finals = run(tmp_path, count=2, turns=turns)
-    assert [final.outcomes for final in finals] == [
-        {"turn": number, "filled": "x"} for number in (0, 1)
-    ]
+    assert [final.outcomes for final in finals] == [{"turn": number} for number in (0, 1)]
     assert sorted(who for who, _ in turns.heard) == [0, 1]
     assert turns.heard[0][1] == {"ask": "ip 1", "turns": 2, "start_s": 0.5}
 
@@ -184,6 +185,31 @@ def test_a_process_that_does_not_read_what_it_is_told_holds_up_no_other(
         KrakeError, match=r"does not read the answer to its request; see .*worker-0\.log"
     ):
         run(tmp_path, turns=Turns(size=1000))
+    assert children_of(fork_server().process.pid) == []
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"no JSON",
+        b"\xff",
+        b"[" * 100_000,
+        b"[1]",
+        b'{"final": true}',
+        b"{}",
+        b'{"outcomes": [], "kept": 0, "bytes": 0}',
+        b'{"outcomes": {"ok": "1"}, "kept": 0, "bytes": 0}',
+        b'{"final": true, "outcomes": {}, "kept": 0, "bytes": 0, "stopped": 0, "paused": 0, "more": 1}',
+    ],
+    ids=["text", "octets", "deep", "list", "bare", "empty", "outcomes", "count", "more"],
+)
+def test_a_process_that_says_rubbish_is_an_error_that_names_its_log(
+    python: Any, tmp_path: Path, said: bytes
+) -> None:
+    """A page may have taken the process over; its task ends with an error of ours."""
+    python(run="says", said=said)
+    with pytest.raises(KrakeError, match=r"a fetching process says .*; see .*worker-0\.log"):
+        run(tmp_path)
     assert children_of(fork_server().process.pid) == []
 
 
