@@ -1,7 +1,7 @@
 """The options on which all nodes of a crawl must agree.
 
-Every option is one of them unless it is named here with the reason why it is not: an option that is added later must
-agree until someone has thought about it.
+An option must agree unless `MAY_DIFFER` names the option with a reason. So a new option must agree until someone has
+thought about it.
 """
 
 from hashlib import sha256

@@ -528,7 +528,15 @@ class ParseConfig:
     """The parts of a page that are read. `REQUISITE_KINDS`: names that `requisite_kinds` may have."""
 
     REQUISITE_KINDS: ClassVar[tuple[str, ...]] = (
-        *("style", "script", "image", "font", "video", "audio", "object", "frame", "other"),
+        "style",
+        "script",
+        "image",
+        "font",
+        "video",
+        "audio",
+        "object",
+        "frame",
+        "other",
     )
     follow_nofollow: bool = option(False)
     max_links_per_page: int = option(50_000, minimum=1)

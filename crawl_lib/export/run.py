@@ -64,8 +64,8 @@ def export_pages(
     """Export the crawled pages of some segments to `<export.directory>/<name>/`.
 
     A crawled page is a key with a capture of status 200 whose detected type `export.mime_types` accepts. If the crawl
-    visits pages again (`frontier.order: crawldb`), the export leaves out pages that are gone or have moved. With
-    `export.duplicates: drop` it also leaves out duplicates, by the parts of the version `crawldb`. It leaves out
+    visits pages again (`frontier.order: crawldb`), the export leaves out pages that are gone or have moved. The option
+    `export.duplicates: drop` also leaves out duplicates, by the parts of the version `crawldb`. The export has no
     requisites that no followed link names, unless `with_requisites`. A second run of an unfinished export keeps the
     finished files and the inputs of the first run. The log names the segments of late nodes (`crawl.min_nodes`) that
     came since; the next export takes these. Equal inputs give equal bytes. Steps, each durable before the next:

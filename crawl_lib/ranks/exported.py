@@ -58,7 +58,7 @@ class RankReport:
 
 @dataclass(frozen=True)
 class RankNote:
-    """What a table says of its making. `made_of`: inputs and options; the other fields are those of `RankReport`."""
+    """The note of a table about its making. `made_of`: inputs and options; other fields are those of `RankReport`."""
 
     made_of: dict[str, Any]
     nodes: int

@@ -298,17 +298,10 @@ class PageServer(ABC):
         }
         return list(self._found("waiting.sql", limit=limit, **words).values())
 
-    def written_ms(self, writes: Collection[tuple[bytes, int]]) -> dict[tuple[bytes, int], int]:
-        """Return when documents were written, by key and epoch.
-
-        A row with another document by now is left out.
-        """
-        keys = _list(sorted({key for key, _ in writes}))
-        found = (
-            ((bytes(key), epoch), written_ms)
-            for key, epoch, written_ms in self._selected(self._text("written.sql", keys=keys))
-        )
-        return {write: written_ms for write, written_ms in found if write in writes}
+    def written_ms(self, keys: Sequence[bytes]) -> dict[tuple[bytes, int], int]:
+        """Return when the current documents were written, by key and epoch."""
+        rows = self._selected(self._text("written.sql", keys=_list(keys))) if keys else ()
+        return {(bytes(key), epoch): written_ms for key, epoch, written_ms in rows}
 
     def hosts(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """Return fetchers' knowledge of hosts, as JSON, by authorities' keys."""

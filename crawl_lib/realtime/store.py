@@ -188,7 +188,7 @@ class _Desk:
         return [[row for row in rows if row.waits_for == target] for target in targets]
 
     def _written(self, writes: list[tuple[bytes, int]]) -> list[int | None]:
-        times = self.near.written_ms(writes)
+        times = self.near.written_ms([key for key, _ in writes])
         return [times.get(write) for write in writes]
 
     def _hosts(self, keys: list[bytes]) -> list[bytes | None]:
@@ -296,7 +296,10 @@ class PageStore:
         return await self._ask(place, lambda server: server.waiting(target, key, MOST, parts))
 
     async def written_ms(self, key: bytes, epoch: int) -> int | None:
-        """Return when a document of an epoch was written (`PageServer.written_ms`)."""
+        """Return when a document of an epoch was written.
+
+        None: the row has another document by now.
+        """
         return await self._desk(key).written((key, epoch))
 
     async def host(self, authority: str) -> bytes | None:

@@ -33,9 +33,9 @@ class Manifest:
     `outlinks`: owner -> offset, length (bytes), count (URLs); `started`, `finished`: ISO 8601, UTC. `history`: what was
     done by hand with the segment (salvage, compact, import), oldest first: a mapping each, `what` among its names.
 
-    What the take leaves, once the queue has moved on, None in segments that were made again: `queue_after`, lines of
-    the queue; `undecided`, URLs that wait for an answer of key servers; `next_due`, from when on the first of those
-    lines may be taken, if the take looked at the whole queue.
+    Three numbers describe the queue after the take; they are None in segments that were made again. `queue_after`:
+    lines of the queue; `undecided`: URLs that wait for an answer of key servers; `next_due`: the time from which the
+    first of these lines may be taken, if the take looked at the whole queue.
 
     The argument of `build_segment` has only some counts: `taken` (URLs of the take), `deferred` (URLs of the take that
     were left over) and `passed_over` (lines of the queue that the take looked at and left). If there are any, also

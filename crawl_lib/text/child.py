@@ -1,4 +1,4 @@
-"""The program of a child process that reads pages, one after the other, until a page kills it or its input ends.
+"""The program of a child process that reads pages, one after the other, until its end or the end of its input.
 
 Each page has its own limit of CPU time; all pages of a child share one limit of memory. (After a page has killed its
 child, `children` tries the page once more in a new child.) Only this process reads foreign content, behind the same

@@ -1,9 +1,9 @@
 """The text profile of Nutch: a page counts as unchanged if its text has hardly changed.
 
 Words are runs of letters and digits in lower case. Words of 3 characters or more count. Each count is rounded down to a
-multiple of a step: a hundredth of the highest count, at least 2 (1 if no word occurs twice). So one word more or
-less changes nothing, and rare words do not count in a long text. The signature is the MD5 of `word count` lines, the
-most frequent first. https://github.com/apache/nutch, TextProfileSignature, with its defaults.
+multiple of a step: a hundredth of the highest count, at least 2 (1 if no word occurs twice). One word more or less
+therefore changes nothing, and rare words do not count in a long text. The signature is the MD5 of `word count` lines,
+the most frequent first. https://github.com/apache/nutch, TextProfileSignature, with its defaults.
 
 Chinese, Japanese, Thai, Lao, Khmer and Burmese put no spaces between words. A run of their letters becomes its pairs of
 neighbours (bigrams), and each bigram counts. Nutch counts such a run as one word.

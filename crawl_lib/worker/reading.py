@@ -62,13 +62,14 @@ UNREAD = Reading(None, None, None, None, None)
 
 
 class Reader:
-    """Reads answers as the config says."""
+    """Reads answers as the config says. `page`: reads the page or sitemap in the content (`PageParser.page`)."""
 
     def __init__(self, config: Config) -> None:
         self._wants_sitemaps = config.parse.sitemaps
         self._max_bytes = config.fetch.max_decompressed_bytes
         self._max_robots = config.fetch.max_robots_bytes
         self._parser = PageParser(config.parse, config.fetch.user_agent, self._max_bytes)
+        self.page = self._parser.page
 
     def content(self, headers: Headers, fetched: Fetched) -> Content:
         """Return the content, up to `fetch.max_decompressed_bytes`."""
@@ -122,17 +123,6 @@ class Reader:
         `PageParser.has_links` says which content has links.
         """
         return outcome is Outcome.OK and self._parser.has_links(headers, mime, data)
-
-    def page(
-        self,
-        headers: Headers,
-        url: str,
-        content: Content,
-        mime: str | None,
-        time: float | None = None,
-    ) -> ParsedPage:
-        """Read the page or sitemap in the content, as `PageParser.page` does."""
-        return self._parser.page(headers, url, content, mime, time)
 
     def words(
         self, headers: Headers, outcome: Outcome, content: Content, reading: Reading

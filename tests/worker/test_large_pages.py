@@ -22,7 +22,7 @@ import uvloop
 from crawl_lib import stages
 from crawl_lib.config import Config, from_mapping
 from crawl_lib.frontier import TakeHeader
-from crawl_lib.parse import ParsedPage
+from crawl_lib.parse import PageParser, ParsedPage
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
 from crawl_lib.rounds import start_iteration
 from crawl_lib.segment import PartWriter, Position, Spool
@@ -38,7 +38,7 @@ from crawl_lib.worker.aside import Aside
 from crawl_lib.worker.discovery import Discovery
 from crawl_lib.worker.large import Handled, LargePages, ReadingNotes, Steps
 from crawl_lib.worker.page import PageHandler
-from crawl_lib.worker.reading import BARRED, UNREAD, Pieces, Reader, Reading
+from crawl_lib.worker.reading import BARRED, UNREAD, Pieces, Reading
 from crawl_lib.worker.worker import _Worker
 from crawl_lib.worker.workers import WorkerTask
 from tests.e2e.crawl import Result, make_config
@@ -317,7 +317,7 @@ def test_an_answer_of_a_child_is_divided_again_and_read_as_far_as_it_is_whole(mo
 
 def dying(monkeypatch, kind: str) -> None:
     """Have the reading of pages whose URL ends in /3 end its process, or pass a limit."""
-    true = Reader.page
+    true = PageParser.page
     monkeypatch.setattr(aside_module, "CPU_S", 1)
     monkeypatch.setattr(aside_module, "ANSWER_BYTES", 1 << 20)
 
@@ -333,7 +333,7 @@ def dying(monkeypatch, kind: str) -> None:
             return found._replace(base="x" * (2 << 20))
         return found
 
-    monkeypatch.setattr(Reader, "page", page)
+    monkeypatch.setattr(PageParser, "page", page)
 
 
 @pytest.mark.parametrize("kind", ["time", "memory", "signal", "answer"])
@@ -393,14 +393,14 @@ def test_a_worker_that_is_stopped_while_a_page_is_read_ends_soon_and_does_not_bl
 def test_a_signal_to_all_processes_of_a_task_does_not_end_the_reading_of_a_page(
     config, tmp_path, low_limits, monkeypatch
 ):
-    true = Reader.page
+    true = PageParser.page
 
     def page_(self, headers, url, content, mime, time):
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getppid(), signal.SIGTERM)
         return true(self, headers, url, content, mime, time)
 
-    monkeypatch.setattr(Reader, "page", page_)
+    monkeypatch.setattr(PageParser, "page", page_)
     read(config, tmp_path, [item(0, page(1000))])
     assert errors(tmp_path) == {"0": None}
 
