@@ -14,12 +14,14 @@ _PARTS = {"counts": dict, "outlinks": dict, "scope_added": list}
 """The parts of a segment's manifest, and of an index."""
 
 
-def require_parts(said: Mapping[str, Any], path: str) -> None:
+def require_parts(
+    said: Mapping[str, Any], path: str, parts: Mapping[str, type[object]] = _PARTS
+) -> None:
     """Require all parts, of the right types.
 
     Raises DamagedFileError naming `path`.
     """
-    for name, kind in _PARTS.items():
+    for name, kind in parts.items():
         if not isinstance(said.get(name), kind):
             raise DamagedFileError(
                 f"{path}: has no usable {name!r}; `krake fsck` names the command that repairs it"

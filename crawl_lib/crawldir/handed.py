@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Self
 
+from crawl_lib.crawldir.folderindex import require_parts
 from crawl_lib.dataclass import dataclass
-from crawl_lib.errors import DamagedFileError
+
+_PARTS = {"accepted": int, "nodes": list, "outlinks": dict, "files": dict}
 
 
 @dataclass(frozen=True)
@@ -29,12 +31,10 @@ class InboxManifest:
 
         Raises DamagedFileError naming `path`.
         """
-        accepted, outlinks = said.get("accepted"), said.get("outlinks")
-        if not isinstance(accepted, int) or not isinstance(outlinks, dict):
-            raise DamagedFileError(
-                f"{path}: says nothing of outlinks; `krake fsck` says how to repair it"
-            )
-        return cls(accepted, tuple(said.get("nodes", ())), outlinks, said.get("files", {}), said)
+        given = {"nodes": [], "files": {}, **said}
+        require_parts(given, path, _PARTS)
+        nodes = tuple(given["nodes"])
+        return cls(given["accepted"], nodes, given["outlinks"], given["files"], said)
 
     def count_of(self, node: str) -> int:
         """Return the number of a node's URLs."""
