@@ -209,7 +209,11 @@ def read_blocks(path: Path) -> Iterator[pa.RecordBatch]:
 
     Raises DamagedFileError naming the file.
     """
-    with parquet_errors(str(path)), path.open("rb") as file, pa.ipc.open_stream(file) as stream:
+    with (
+        parquet_errors(str(path)),
+        path.open("rb") as file,
+        pa.ipc.open_stream(file, memory_pool=pa.system_memory_pool()) as stream,
+    ):
         yield from stream
 
 
@@ -228,6 +232,7 @@ def write_parquet(path: Path, schema: pa.Schema, blocks: Iterable[pa.RecordBatch
             schema,
             compression="zstd",
             use_dictionary=dictionary,  # type: ignore[arg-type]
+            memory_pool=pa.system_memory_pool(),
             write_page_checksum=True,
             # Least and largest of keys, which are random, and of texts in no order: no reader could skip rows by them.
             write_statistics=schema is not LINKS_SCHEMA,

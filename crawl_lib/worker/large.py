@@ -9,7 +9,7 @@ import os
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -36,7 +36,8 @@ class ReadingNotes:
     sitemaps of a robots.txt. The file has lines and lies next to the parts of one worker: `+<name>` before the work,
     `-<name>` after it has ended well; the name is the batch position, or the URL of a robots.txt. The file must outlive
     a process, not a power loss, so nothing is synced. After `MOST_TRIES` begun tries without an end, neither this
-    attempt nor a later attempt works on the page again. `path` need not exist. Raises StorageError naming the file.
+    attempt nor a later attempt works on the page again. Pages of a group are noted in one write; if their process dies,
+    the next try notes each alone. `path` need not exist. Raises StorageError naming the file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -58,29 +59,25 @@ class ReadingNotes:
 
         A disk error or a stop is not the page's fault.
         """
-        return Noted(self, name)
+        return Noted(self, {name})
 
-    def in_turn(self) -> AbstractContextManager["Noted"]:
+    def in_turn(self, names: Collection[int | str] = ()) -> AbstractContextManager["Noted"]:
         """Note one page after another (`Noted.go_on`) in a `with` block.
 
-        The last page is noted until the block ends.
+        `names`: pages noted together, unless a process died at any of them. The last page is noted until the block
+        ends.
         """
-        return Noted(self, None)
+        is_new = not self._begun or self._begun.keys().isdisjoint(map(str, names))
+        return Noted(self, names if is_new else ())
 
-    def begin(self, name: int | str) -> None:
-        """Note the begin of work on this page."""
-        self._write([f"+{name}"])
-
-    def end(self, name: int | str) -> None:
-        """Note the successful end of work on a page.
+    def note(self, *, ended: Collection[int | str] = (), begun: Collection[int | str] = ()) -> None:
+        """Note the successful end of work on pages, and the begin of work on others.
 
         Finished work counts as not begun. Earlier work without an end still counts.
         """
-        self._write([f"-{name}"])
-
-    def go_on(self, before: int | str, name: int | str) -> None:
-        """Note that work moves on from one page to another."""
-        self._write([f"-{before}", f"+{name}"])
+        lines = [*(f"-{name}" for name in ended), *(f"+{name}" for name in begun)]
+        if lines:
+            self._write(lines)
 
     def close(self) -> None:
         """Close the file. The next note opens the file again."""
@@ -88,7 +85,7 @@ class ReadingNotes:
         self._descriptor = None
 
     def _write(self, lines: list[str]) -> None:
-        try:  # two lines for each page: a context manager would take as long as all else
+        try:  # a context manager would take as long as all else
             if self._descriptor is None:
                 self._descriptor = os.open(
                     self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666
@@ -111,31 +108,27 @@ class ReadingNotes:
 
 
 class Noted(AbstractContextManager["Noted"]):
-    """The noted page in a `with` block: see `ReadingNotes.over`. A generator would take half as long again."""
+    """The noted pages in a `with` block: see `ReadingNotes.over`. A generator would take half as long again."""
 
-    __slots__ = ("_name", "_notes")
+    __slots__ = ("_names", "_notes")
 
-    def __init__(self, notes: ReadingNotes, name: int | str | None) -> None:
-        self._notes, self._name = notes, name
+    def __init__(self, notes: ReadingNotes, names: Collection[int | str]) -> None:
+        self._notes, self._names = notes, frozenset(names)
 
     def __enter__(self) -> "Noted":
-        if self._name is not None:
-            self._notes.begin(self._name)
+        self._notes.note(begun=self._names)
         return self
 
     def go_on(self, name: int | str) -> None:
-        """Note that work moves on to another page."""
-        if self._name is None:
-            self._notes.begin(name)
-        else:
-            self._notes.go_on(self._name, name)
-        self._name = name
+        """Note that work moves on to another page, unless the page is noted."""
+        if name not in self._names:
+            self._notes.note(ended=self._names, begun=(name,))
+            self._names = frozenset((name,))
 
     def end(self) -> None:
-        """Note the good end of work on the page."""
-        if self._name is not None:
-            self._notes.end(self._name)
-            self._name = None
+        """Note the good end of work on the noted pages."""
+        self._notes.note(ended=self._names)
+        self._names = frozenset()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None or issubclass(kind, (KrakeError, OSError, GeneratorExit)):
@@ -222,7 +215,7 @@ class LargePages:
         An unanswered request is not the page's fault, so the page counts as not begun.
         """
         if self._read is not None and self._read[1]:
-            self._notes.end(self._read[0][0].position)
+            self._notes.note(ended=(self._read[0][0].position,))
         self._read = None
         for steps in self._steps:
             steps.close()
@@ -266,7 +259,7 @@ class LargePages:
             taken, fetched, position = handled = self._waiting.popleft()
             links = not self._notes.is_barred(taken.position)
             if links:
-                self._notes.begin(taken.position)
+                self._notes.note(begun=(taken.position,))
                 reached("page.noted")
             self._read = handled, links
             self._aside.ask(fetched, position, links=links)
@@ -289,7 +282,7 @@ class LargePages:
         else:
             reading, pieces = answer or (UNREADABLE, iter(()))
             if links:
-                self._notes.end(handled[0].position)
+                self._notes.note(ended=(handled[0].position,))
             elif answer is not None:
                 reading = barred(reading)
             self._steps.append(self._write(handled, reading, pieces))

@@ -54,6 +54,18 @@ _MOST_LINKS_BYTES = 8 << 20
 """Links of so many bytes wait for their rows at most."""
 
 
+class _Turn:
+    """A turn of so many seconds of this thread's CPU. A busy machine shortens no turn."""
+
+    def __init__(self, most_s: float) -> None:
+        self._ends_at, self._cpu_ends_at = time.monotonic() + most_s, time.thread_time() + most_s
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the turn has ended. The clock costs a tenth of a look at CPU time, and ends no later."""
+        return time.monotonic() > self._ends_at and time.thread_time() > self._cpu_ends_at
+
+
 class PageHandler:
     """Turns fetches into rows for one worker's `PartWriter`; keeps counts for the manifest.
 
@@ -161,7 +173,7 @@ class PageHandler:
         """
         found: list[tuple[TakenUrl, ParsedPage, bool]] = []
         links_bytes = done = 0
-        end_s = time.thread_time() + most_s
+        turn = _Turn(most_s)
         for fetch in fetches:
             page, nofollow = self._page(*fetch)
             done += 1
@@ -169,29 +181,26 @@ class PageHandler:
                 found.append((fetch[0], page, nofollow))
                 links_bytes += len(page.links)
                 if links_bytes > _MOST_LINKS_BYTES:
-                    self._links(found, end_s)
+                    self._links(found, turn)
                     links_bytes = 0
-            if time.thread_time() > end_s:
+            if turn.is_over:
                 break
-        self._links(found, end_s)
+        self._links(found, turn)
         if done:
             self._note_errors()
         return done
 
-    def _links(self, found: list[tuple[TakenUrl, ParsedPage, bool]], end_s: float) -> None:
+    def _links(self, found: list[tuple[TakenUrl, ParsedPage, bool]], turn: "_Turn") -> None:
         """Write the links of pages.
 
-        Long pages, and all pages after `end_s`, are written in steps.
+        Long pages, and all pages after the turn, are written in steps.
         """
         self.texts.count()
         full = [self.texts.is_full(taken) for taken, *_ in found]
-        with self._notes.in_turn() as noted:
+        short = {taken.position for taken, page, _ in found if not _is_long(page)}
+        with self._notes.in_turn(short) as noted:
             for (taken, page, nofollow), is_full in zip(found, full, strict=True):
-                if (
-                    count_links(page.links) > SLICE_LINKS
-                    or len(page.links) > SLICE_BYTES
-                    or time.thread_time() > end_s
-                ):
+                if taken.position not in short or turn.is_over:
                     noted.end()  # steps may run at once, and have notes of their own
                     self.large.add(self._link_steps(taken, slices(page), nofollow, is_full))
                 else:
@@ -305,6 +314,10 @@ class PageHandler:
         if page is None:
             return False
         return page.nofollow or headers.says_nofollow(self._token)
+
+
+def _is_long(page: ParsedPage) -> bool:
+    return len(page.links) > SLICE_BYTES or count_links(page.links) > SLICE_LINKS
 
 
 def _metadata_of(page: ParsedPage | None) -> tuple[str | None, ...]:

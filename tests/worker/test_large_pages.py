@@ -459,6 +459,26 @@ def test_pages_are_noted_in_turn(tmp_path: Path) -> None:
     assert [number for number in range(7) if ReadingNotes(path).is_barred(number)] == [5]
 
 
+def die_on_the_second_of_three(path: Path) -> None:
+    with ReadingNotes(path).in_turn((4, 5, 6)) as noted:
+        noted.go_on(4)
+        noted.go_on(5)
+        raise MemoryError
+
+
+def test_of_pages_noted_together_only_the_deadly_one_is_barred(tmp_path: Path) -> None:
+    path = tmp_path / "notes"
+    with ReadingNotes(path).in_turn((1, 2)) as noted:
+        noted.go_on(1)
+        noted.go_on(2)
+        noted.go_on(3)
+    assert sorted(path.read_text().split()) == ["+1", "+2", "+3", "-1", "-2", "-3"]
+    for barred in ([], [5], [5]):
+        with pytest.raises(MemoryError):
+            die_on_the_second_of_three(path)
+        assert [number for number in range(7) if ReadingNotes(path).is_barred(number)] == barred
+
+
 class _Answers:
     """An aside whose answers are there at once."""
 
