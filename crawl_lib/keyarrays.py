@@ -13,6 +13,12 @@ def key_array(keys: bytes | bytearray) -> Keys:
     return np.unique(np.frombuffer(bytes(keys), f"S{KEY_BYTES}"))
 
 
+def key_list(keys: Keys) -> list[bytes]:
+    """Return the keys in the same order, with the zeros at their ends."""
+    found: list[bytes] = keys.view(f"V{KEY_BYTES}").tolist()
+    return found
+
+
 def key_bytes(key: np.bytes_) -> bytes:
     """Restore the zeros that numpy cuts off a key's end."""
     return bytes(key).ljust(KEY_BYTES, b"\0")

@@ -18,14 +18,12 @@ from crawl_lib.crawldb import CRAWLDB_SCHEMA, Status
 from crawl_lib.duplicates import DUPLICATES_SCHEMA
 from crawl_lib.export import export_pages
 from crawl_lib.graph import finalize_export, link_export
-from crawl_lib.keys import open_key_store
-from crawl_lib.keys.dump import dump_keys
 from crawl_lib.linkdb import INLINKS_SCHEMA, OUTLINKS_SCHEMA
 from crawl_lib.ranks import LINKRANK_SCHEMA
 from crawl_lib.records import Earlier, Fetched, QueuedUrl
 from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA, Position
 from crawl_lib.segment.cdxj import cdxj_line
-from crawl_lib.states import KeyState, Outcome
+from crawl_lib.states import Outcome
 from crawl_lib.storage import open_storage
 from crawl_lib.terms import TERMS_SCHEMA
 from crawl_lib.text import TEXT_SCHEMA
@@ -88,15 +86,6 @@ def test_the_java_example(exported: Path, tmp_path: Path) -> None:
         [java, "Page.java", str(exported), "1"], cwd=tmp_path, capture_output=True
     )
     assert (done.returncode, done.stdout) == (0, b"beta"), done.stderr
-
-
-def test_a_dump_of_keys(config: Config, tmp_path: Path) -> None:
-    with open_key_store(config.key_storage) as keys:
-        keys.create()
-        keys.insert([key(A), key(C)])
-        keys.set_state([key(A)], KeyState.CRAWLED)
-        dump_keys(keys, tmp_path / "dump")
-    assert (tmp_path / "dump").read_bytes() == example("keys")
 
 
 def test_lines_of_urls() -> None:

@@ -1,11 +1,9 @@
-"""`krake keys create|check|reshard|dump|load`."""
+"""`krake keys create|check|reshard`."""
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
-from pathlib import Path
-from typing import Any
 
 from crawl_lib.cli.common import at_work, print_counted, print_result, require_yes, say, tool_stores
 from crawl_lib.config import Config, load_config
@@ -15,8 +13,6 @@ from crawl_lib.keys import (
     LOOK_S,
     ShardedKeyStore,
     check,
-    dump_keys,
-    load_keys,
     open_key_store,
     reshard,
 )
@@ -91,21 +87,3 @@ def reshard_keys(arguments: argparse.Namespace) -> int:
         patience_s = 2 * LOOK_S if len(there) < len(config.servers) else 0.0
         report = reshard(store, old, dry_run=dry_run, patience_s=patience_s, work=work)
     return print_counted(arguments, "resharded", report)
-
-
-def dump(arguments: argparse.Namespace) -> int:
-    """Write all keys to a file."""
-    return _file(arguments, "dumped", dump_keys)
-
-
-def load(arguments: argparse.Namespace) -> int:
-    """Add the keys of a dump to the right servers."""
-    return _file(arguments, "loaded", load_keys)
-
-
-def _file(arguments: argparse.Namespace, title: str, act: Callable[..., Any]) -> int:
-    with _opened(load_config(arguments.config)) as store, at_work(arguments) as work:
-        if act is load_keys:
-            store.require_ring(write=not arguments.dry_run)
-        report = act(store, Path(arguments.file), work, dry_run=arguments.dry_run)
-    return print_counted(arguments, title, report)

@@ -29,8 +29,9 @@ _CONFIG = (
 
 MOVED = {"linker": "graph link", "finalizer": "graph finalize"}
 """The commands of the DAG's stages whose names are no commands."""
-GONE = {"--missing": "krake fsck --repair"}
-"""Options that went, each with the command that does the same."""
+_REBUILD = "krake fsck --repair --fast --only keys"
+GONE = {"--missing": "krake fsck --repair", "keys dump": _REBUILD, "keys load": _REBUILD}
+"""Options and commands that went, each with the command that does the same."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -59,6 +60,8 @@ class _Parser(argparse.ArgumentParser):
         old = f"{self.prog} {word[1]}".removeprefix("krake ") if word else ""
         if old in MOVED:
             message = f"`{old}` is `krake {MOVED[old]}`"
+        elif old in GONE:
+            message = f"`krake {old}` is gone: keys are rebuilt from segments and queues; run `{GONE[old]}`"
         elif word and (near := _nearest(word[1], re.findall(r"[\w-]+", message[word.end() :]))):
             message = (
                 f"{message[: word.end()]}: the nearest choice is {near} (all: {self.prog} --help)"
@@ -146,7 +149,6 @@ _JSON = _flag("--json", "the result as JSON, for programs")
 _DRY_RUN = _flag("--dry-run", "show the changes without making any")
 _YES = _flag("--yes", "do not ask, though no command undoes the change")
 _NODE = _option("node", "the node's name", metavar="NODE")
-_BACKUP = _option("file", "the backup, on this machine", metavar="FILE")
 _PAGE = _option(
     "page", "the page's URL, key in hex, or number in the export", metavar="URL|KEY|NODEID"
 )
@@ -328,13 +330,6 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
             _DRY_RUN,
             _JSON,
         ),
-    ),
-    ("keys dump", "keys.dump", "write all keys to a file, as a backup", (_BACKUP, _DRY_RUN, _JSON)),
-    (
-        "keys load",
-        "keys.load",
-        "add the keys of such a file; the higher state wins",
-        (_BACKUP, _DRY_RUN, _JSON),
     ),
     (
         "crawldb stats",

@@ -7,7 +7,7 @@ not make the key known again. So each `krake forget` leaves a file `<crawl>/forg
 is under way the name begins with `.open-`; the next forget finishes such a decision.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha1
 
@@ -87,12 +87,12 @@ class Forgotten:
             if not name.startswith(".") or name.startswith(FileName.OPEN_PREFIX)
         ]
 
-    def of_page(self, keys: Sequence[bytes], times_us: npt.NDArray[np.int64]) -> list[bool]:
+    def of_page(self, keys: Keys, times_us: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Return which captures were made before a decision to forget their key.
 
         A capture is given by its key and time.
         """
-        captured, found = np.array(keys, f"S{KEY_BYTES}"), np.zeros(len(keys), np.bool_)
+        found = np.zeros(len(keys), np.bool_)
         for decision in self.decisions:
-            found |= np.isin(captured, decision.keys) & (times_us <= decision.time_us)
-        return found.tolist()
+            found |= np.isin(keys, decision.keys) & (times_us <= decision.time_us)
+        return found

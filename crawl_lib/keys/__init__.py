@@ -5,8 +5,8 @@ servers in the ring hold each (`intervals`). `ShardedKeyStore` sorts keys, cuts 
 most 5,000, and sends them to `KeyServer`s, all at the same time (`lanes`): SQLite files on one machine (`sqlite`),
 MySQL or MariaDB on several (`mysql`). The files of `sql/keys/` make the tables. `maintenance` compares the replicas and
 fills what a server missed, `ring` refuses a config that the tables were not filled for, `moving` moves keys to other
-servers, `dump` saves them. Next to its keys a server keeps the turns that nodes share (`slots`); where
-a CrawlDb says what is known, it keeps nothing else (`turns_only`).
+servers. Next to its keys a server keeps the turns that nodes share (`slots`); where a CrawlDb says what is known, it
+keeps nothing else (`turns_only`).
 
 Servers hold keys only; URLs are in files. The order is always: first the URL is durable, then its key. Losing all key
 servers costs double fetches, never a URL. A server that does not answer (KeyServerDownError) or came back empty
@@ -16,7 +16,6 @@ stops between two steps in the life of a key: docs/protocol.md.
 
 from typing import TYPE_CHECKING
 
-from crawl_lib.keys.dump import dump_keys, load_keys
 from crawl_lib.keys.intervals import KEY_BYTES, KeyHeap, interval, unheld_keys
 from crawl_lib.keys.maintenance import check, repair
 from crawl_lib.keys.moving import reshard

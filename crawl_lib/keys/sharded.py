@@ -361,7 +361,7 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
         self.close()
 
     def _chunks(self, keys: Collection[bytes]) -> list[_Chunk]:
-        ordered = sorted(keys if isinstance(keys, set | frozenset) else set(keys))
+        ordered = sorted(keys if isinstance(keys, set | frozenset) else dict.fromkeys(keys))
         return [
             _Chunk(self.rings[first], part[start : start + STATEMENT_KEYS])
             for first, part in enumerate(split(ordered, len(self.servers)))

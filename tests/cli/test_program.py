@@ -174,6 +174,14 @@ def test_a_reader_who_goes_away_early_causes_no_traceback(tmp_path: Path) -> Non
         (["stauts"], "the nearest choice is status (all: krake --help)"),
         (["segment", "lst"], "the nearest choice is list (all: krake segment --help)"),
         (["linker"], "`linker` is `krake graph link`"),
+        (
+            ["keys", "dump", "file"],
+            "is gone: keys are rebuilt from segments and queues; run `krake fsck --repair --fast",
+        ),
+        (
+            ["keys", "load", "file"],
+            "is gone: keys are rebuilt from segments and queues; run `krake fsck --repair --fast",
+        ),
         (["nothing-like-it"], "(choose from 'init', 'inject', "),
     ],
 )

@@ -49,8 +49,6 @@ COMMANDS = (
     "segment drop --yes SEED",
     "segment compact --yes",
     "import DIRECTORY/foreign.warc.gz",
-    "keys dump DIRECTORY/other",
-    "keys load DIRECTORY/dump",
     "forget --yes 127.0.1.1",
     "retry --outcome gone",
     "why http://127.0.0.1/never-seen",
@@ -66,7 +64,6 @@ def crawled(serving: Serving, tmp_path_factory: pytest.TempPathFactory) -> Path:
     krake.ok("inject", "\n".join(serving.seeds))
     krake.ok("crawl", "--iterations", "2", "--batch-size", "3")
     krake.ok("segment", "drop", "--yes", serving.seeds[0])
-    krake.ok("keys", "dump", str(directory / "dump"))
     write(directory / "foreign.warc.gz", pages_archive(range(100)))
     return directory
 

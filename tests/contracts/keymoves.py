@@ -1,4 +1,4 @@
-"""One suite for what moves keys between servers and files: rings, reshard, dump and load; on every key server.
+"""One suite for what moves keys between servers: rings and reshard; on every key server.
 
 A subclass gives `new_server` (a new server without tables), as for `KeyStoreContract`.
 """
@@ -6,23 +6,16 @@ A subclass gives `new_server` (a new server without tables), as for `KeyStoreCon
 from __future__ import annotations
 
 from collections.abc import Callable
-from hashlib import sha256
-from pathlib import Path
 from threading import Event
 
 import pytest
 
 from crawl_lib.errors import (
     ConfigError,
-    DamagedFileError,
-    InputError,
-    KeyServerDownError,
     KeyTablesError,
     StoppedError,
-    StorageError,
 )
 from crawl_lib.keys import KeyServer, ShardedKeyStore, check, repair
-from crawl_lib.keys.dump import dump_keys, load_keys, read_dump
 from crawl_lib.keys.intervals import replicas
 from crawl_lib.keys.moving import _ranges, reshard
 from crawl_lib.keys.ring import read_ring, rewrite_notes
@@ -467,116 +460,6 @@ class KeyMovesContract:
             reshard(store)
         reshard(store, old)
         self.holds(store)
-
-    # Dump and load
-
-    def test_a_dump_holds_every_key_once_with_its_highest_state_and_loads_into_any_ring(
-        self, filled, servers, tmp_path
-    ):
-        store = filled(3, 2)
-        store.servers[0].delete(KEYS[:100])
-        report = dump_keys(store, tmp_path / "keys.dump")
-        assert report.keys == len(KEYS)
-        assert [key for keys, _ in read_dump(tmp_path / "keys.dump") for key in keys] == KEYS
-        other = ShardedKeyStore(servers(2), 1)
-        other.create()
-        other.insert(KEYS[:6], CRAWLED)
-        planned = load_keys(other, tmp_path / "keys.dump", dry_run=True)
-        assert sum(sum(server.counts().values()) for server in other.servers) == 6
-        loaded = load_keys(other, tmp_path / "keys.dump")
-        assert planned == loaded
-        assert (loaded.keys, loaded.added) == (len(KEYS), len(KEYS) - 6)
-        states = other.states(KEYS)
-        assert all(states[key] is not None for key in KEYS)
-        assert states[KEYS[0]] is GONE
-        assert states[KEYS[1]] is CRAWLED, "the higher state wins"
-        assert load_keys(other, tmp_path / "keys.dump").added == 0
-        assert dump_keys(other, tmp_path / "again.dump").keys == len(KEYS)
-
-    def test_a_dump_does_without_a_server_that_others_stand_for_and_no_other(
-        self, filled, tmp_path
-    ):
-        store = filled(3, 2)
-        store.servers[2].down = True
-        assert dump_keys(store, tmp_path / "keys.dump").keys == len(KEYS)
-        store.servers[1].down = True
-        with pytest.raises(KeyServerDownError, match="switched off"):
-            dump_keys(store, tmp_path / "more.dump")
-        assert not (tmp_path / "more.dump").exists()
-
-    @pytest.mark.parametrize(
-        "damage",
-        [
-            lambda data: data[:-1],
-            lambda data: data[:1000],
-            lambda data: data + b"x",
-            lambda data: data[:5000] + bytes([data[5000] ^ 1]) + data[5001:],
-            lambda data: data[:-33] + bytes([data[-33] ^ 1]) + data[-32:],
-            lambda data: data[:-1] + bytes([data[-1] ^ 1]),
-            lambda data: b"krake-keys 2\n" + data[13:],
-            lambda data: b"",
-        ],
-    )
-    def test_a_damaged_dump_is_refused_and_no_key_of_it_arrives(
-        self, filled, servers, tmp_path, damage
-    ):
-        path = tmp_path / "keys.dump"
-        dump_keys(filled(1, 1), path)
-        path.write_bytes(damage(path.read_bytes()))
-        other = ShardedKeyStore(servers(1), 1)
-        other.create()
-        with pytest.raises(DamagedFileError, match=r"keys\.dump: "):
-            load_keys(other, path)
-        assert other.servers[0].counts() == {}
-
-    @pytest.mark.parametrize(
-        ("blocks", "total", "says"),
-        [
-            ([[(2, 1)], [(1, 1)]], 2, "do not ascend"),
-            ([[(1, 1)], [(1, 2)]], 2, "do not ascend"),
-            ([[(1, 1), (1, 1)]], 2, "do not ascend"),
-            ([[(1, 4)]], 1, "a state that Krake does not know"),
-            ([[(1, 0)]], 1, "a state that Krake does not know"),
-            ([[(1, 1)]], 2, "has 1 keys, and its end says otherwise"),
-        ],
-    )
-    def test_a_dump_that_another_program_wrote_wrong_is_refused(
-        self, blocks, total, says, filled, tmp_path
-    ):
-        """Whole by its digest, and no dump of keys."""
-        data = bytearray(b"krake-keys 1\n")
-        for block in blocks:
-            keys = b"".join(number.to_bytes(20, "big") for number, _ in block)
-            data += len(block).to_bytes(4, "big") + keys + bytes(state for _, state in block)
-        data += bytes(4) + total.to_bytes(8, "big")
-        path = tmp_path / "keys.dump"
-        path.write_bytes(data + sha256(data).digest())
-        with pytest.raises(DamagedFileError, match=says):
-            load_keys(filled(1, 1), path)
-
-    def test_progress_of_dump_and_load_counts_all_keys_so_far(self, filled, tmp_path, monkeypatch):
-        monkeypatch.setattr("crawl_lib.keys.dump.BLOCK_KEYS", 400)
-        store, told = filled(1, 1), []
-        dump_keys(store, tmp_path / "keys.dump", Work(on_progress=told.append))
-        load_keys(store, tmp_path / "keys.dump", Work(on_progress=told.append))
-        assert len(KEYS) == 1002
-        sums = [400, 800, 1002]
-        assert [(one["stage"], one["done"]) for one in told] == [
-            (stage, done) for stage in ("dump", "reading", "load") for done in sums
-        ]
-
-    def test_a_file_that_is_there_is_not_overwritten(self, filled, tmp_path: Path):
-        (tmp_path / "keys.dump").write_text("mine")
-        with pytest.raises(InputError, match=r"keys\.dump: is there already"):
-            dump_keys(filled(1, 1), tmp_path / "keys.dump")
-        with pytest.raises(InputError, match=r"none\.dump: no such file"):
-            load_keys(filled(1, 1), tmp_path / "none.dump")
-
-    def test_a_file_that_the_disk_refuses_is_named(self, filled, tmp_path: Path):
-        with pytest.raises(StorageError, match=r"xx: cannot be written: File name too long"):
-            dump_keys(filled(1, 1), tmp_path / ("x" * 300))
-        with pytest.raises(StorageError, match=r"xx: cannot be read: File name too long"):
-            load_keys(filled(1, 1), tmp_path / ("x" * 300))
 
 
 def rows_of(server: KeyServer) -> dict[bytes, int]:

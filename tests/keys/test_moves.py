@@ -1,4 +1,4 @@
-"""Rings, reshard, dump and load on each kind of key server."""
+"""Rings and reshard on each kind of key server."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from crawl_lib.errors import DamagedKeysError, KeyStoreError, KeyTablesError
-from crawl_lib.keys import ShardedKeyStore, check, dump_keys, repair, reshard
+from crawl_lib.keys import ShardedKeyStore, check, repair, reshard
 from crawl_lib.keys.ring import Ring, RingNote, read_ring
 from crawl_lib.keys.sqlite import SqliteKeyServer
 from crawl_lib.states import KeyState
@@ -48,7 +48,6 @@ REQUESTS: dict[str, Callable[[SqliteKeyServer, Path], object]] = {
     "exists": lambda server, _: server.exists(),
     "check": lambda server, _: check(ShardedKeyStore([server])),
     "repair": lambda server, _: repair(ShardedKeyStore([server])),
-    "dump": lambda server, folder: dump_keys(ShardedKeyStore([server]), folder / "dump"),
     "reshard": lambda server, folder: reshard(
         ShardedKeyStore([server, SqliteKeyServer(folder / "1.sqlite")]), ShardedKeyStore([server])
     ),

@@ -6,15 +6,15 @@ import re
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from crawl_lib.config import load_config
 from crawl_lib.frontier import Queue
-from crawl_lib.keys import open_key_store
-from crawl_lib.keys.dump import all_keys
+from crawl_lib.keys import KEY_BYTES, KeyServer, open_key_store
+from crawl_lib.keys.intervals import side_by_side
 from tests.cli.conftest import Krake
 from tests.e2e.crawl import Result
 from tests.frontier.helpers import to_be_adopted
@@ -67,10 +67,16 @@ def visited(krake: Krake) -> Counter[str]:
     return Result(load_config(str(krake.file))).visited()
 
 
+def all_keys(servers: Sequence[KeyServer]) -> dict[bytes, int]:
+    """Give every key of these servers with its highest state."""
+    scans = [server.scan(bytes(KEY_BYTES), b"\xff" * KEY_BYTES) for server in servers]
+    return {key: int(max(states.values())) for key, states in side_by_side(scans)}
+
+
 def keys_of(krake: Krake) -> dict[bytes, int]:
     """Give all keys of the key tables with their states."""
     with open_key_store(load_config(str(krake.file)).key_storage) as store:
-        return dict(all_keys(store.servers))
+        return all_keys(store.servers)
 
 
 def carry_out(krake: Krake, words: tuple[str, ...]) -> None:

@@ -112,11 +112,6 @@ def one_more_server(krake: Krake) -> list[str]:
     return []
 
 
-def a_dump(krake: Krake) -> list[str]:
-    krake.ok("keys", "dump", str(krake.directory / "dump"))
-    return [str(krake.directory / "dump")]
-
-
 def node_left(krake: Krake) -> list[str]:
     krake.change(servers=["node-b"])
     return ["node-a"]
@@ -131,10 +126,6 @@ def node_came_back(krake: Krake) -> list[str]:
     krake.ok("nodes", "retire", "--yes", *node_lost(krake))
     krake.change(servers=["node-a", "node-b"])
     return ["node-a"]
-
-
-def a_name(krake: Krake) -> list[str]:
-    return [str(krake.directory / "dump")]
 
 
 def a_leftover(krake: Krake) -> list[str]:
@@ -170,9 +161,6 @@ CASES: list[tuple[str, Callable[[Krake], list[str]]]] = [
     ("import", an_archive),
     ("import", archive_and_no_keys),
     ("keys reshard", one_more_server),
-    ("keys dump", a_name),
-    ("keys load", a_dump),
-    ("keys load", lambda krake: [*a_dump(krake), *no_note(krake)]),
     ("forget", a_page),
     ("forget", lambda krake: [*a_page(krake), *no_note(krake)]),
     ("forget", lambda krake: ["--older-than", "0"]),
@@ -218,15 +206,6 @@ def with_dry_run(parser: argparse.ArgumentParser, words: tuple[str, ...]) -> Ite
                 yield from with_dry_run(inner, (*words, name))
 
 
-def test_a_dry_dump_counts_what_the_dump_then_writes(copy: Callable[..., Krake]) -> None:
-    krake = copy()
-    words = ["keys", "dump", *a_name(krake), "--json"]
-    counted = krake.ok(*words, "--dry-run").json
-    assert counted["keys"] > 0
-    assert krake.ok(*words).json == counted
-    assert "is there already" in krake(*words, "--dry-run").error()
-
-
 def test_a_dry_admission_refuses_what_the_admission_refuses(copy: Callable[..., Krake]) -> None:
     krake = copy()
     words = ["nodes", "admit", *node_came_back(krake)]
@@ -256,8 +235,5 @@ def test_run_twice_a_command_finds_its_work_done(
     assert not done.err.startswith("krake: "), done
     before = snapshot(krake.directory)
     again = krake(*words)
-    if command == "keys dump":
-        assert "is there already" in again.error()
-    else:
-        assert not again.err.startswith("krake: "), again
+    assert not again.err.startswith("krake: "), again
     assert snapshot(krake.directory) == before

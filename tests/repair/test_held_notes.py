@@ -18,7 +18,6 @@ from crawl_lib import stages
 from crawl_lib.config import load_config
 from crawl_lib.crawldir import HeldNote, HeldNotes
 from crawl_lib.keys import open_key_store
-from crawl_lib.keys.dump import all_keys
 from crawl_lib.repair.keys import fill
 from crawl_lib.rounds import start_iteration
 from crawl_lib.stores import open_stores
@@ -28,7 +27,7 @@ from tests.cli.conftest import Krake, run_in_process
 from tests.contracts.mariadb import PASSWORD, MariaDb, mariadb
 from tests.e2e.crawl import run_crawl, settle
 from tests.harms import changed
-from tests.repair.checked import REPAIR, lose_a_url
+from tests.repair.checked import REPAIR, all_keys, lose_a_url
 from tests.repair.killed import run_killed
 
 __all__ = ["mariadb"]
@@ -149,7 +148,7 @@ def note_of(machines: Machines, node: str) -> tuple[HeldNote, set[bytes]]:
 
 def known(krake: Krake) -> set[bytes]:
     with open_key_store(load_config(str(krake.file)).key_storage, PASSWORD) as store:
-        return {key for key, _ in all_keys(store.servers)}
+        return set(all_keys(store.servers))
 
 
 def test_a_lost_url_is_found_by_any_machine_and_comes_back(machines: Machines) -> None:

@@ -49,7 +49,6 @@ class Acts:
         self.by_hand_urls: set[str] = set()
         self.copies: dict[str, Path] = {}
         self.key_copy: Path | None = None
-        self.dumps: list[Path] = []
         crawl.between = self._between
 
     def do(self, name: str, rng: random.Random) -> bool:
@@ -312,23 +311,6 @@ class Acts:
         it.krake("keys", "reshard", "--from", str(it.home / "old.yml"))
         it.krake("keys", "check")
 
-    def dump(self) -> None:
-        self.dumps.append(self.it.home / f"dump-{self.it.run_id()}")
-        # killed right after the file had its name, it refuses that name when it is run again
-        self.it.krake("keys", "dump", str(self.dumps[-1]), refused="is there already")
-
-    def load(self) -> bool | None:
-        """An old backup is added, or replaces tables that are lost; then pages and queues are added."""
-        standing = [dump for dump in self.dumps if dump.exists()]
-        if not standing:
-            return False
-        if self.it.rng.random() < 0.5:
-            self.it.krake("keys", "create", "--drop", "--yes")
-        self.it.krake("keys", "load", str(self.it.rng.choice(standing)))
-        self.rebuild()
-        self.it.follow(STALE)
-        return None
-
     def rebuild(self) -> None:
         self.it.krake("fsck", "--repair", each_time=self.it.allow(self.it.deleted))
 
@@ -547,12 +529,11 @@ ACTIONS = {
             "older_copy",
             "import_archive",
             "by_hand",
-            "load",
         ),
         5,
     ),
     **dict.fromkeys(
-        ("copy_keys", "copy_queue", "dump", "inject", "queue_lost", "folder_damage", "settle_all"),
+        ("copy_keys", "copy_queue", "inject", "queue_lost", "folder_damage", "settle_all"),
         4,
     ),
     **dict.fromkeys(

@@ -18,9 +18,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 
+import numpy as np
+
 from crawl_lib.config import KeyStorageConfig
 from crawl_lib.crawldir import Forgotten, HeldNotes, SettledNotes, Unfilled
 from crawl_lib.durable import delete_durable, reached
+from crawl_lib.engine import Ints
 from crawl_lib.errors import (
     DamagedFileError,
     KeyServerDownError,
@@ -31,6 +34,7 @@ from crawl_lib.errors import (
 )
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.frontier import NodeDirectory, NodeHome, Take
+from crawl_lib.keyarrays import Keys, key_bytes, key_list
 from crawl_lib.keys import (
     KEY_BYTES,
     STATEMENT_KEYS,
@@ -55,6 +59,8 @@ from crawl_lib.stores import Stores, has_tables
 
 REPAIR = "run `krake fsck --repair`"
 EXAMPLES = 3
+COMPARED_KEYS = 500_000
+"""Keys that are compared at once: 100 bytes of memory each."""
 _ALL = bytes(KEY_BYTES), b"\xff" * KEY_BYTES
 _NOT_COMPARED = "keys that are queued were not compared with the URLs that nodes hold"
 
@@ -225,12 +231,33 @@ def take_all_in_again(stores: Stores, home: NodeHome) -> None:
     home.intake.take_in_again()
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """Keys that the tables should have in `states`; `name`: of the finding if not, at `where`.
+
+    `urls`: of the keys, if known. `is_marked`: a lower state is a finding.
+    """
+
+    keys: Keys
+    states: Ints
+    name: str
+    where: str
+    urls: Sequence[bytes] = ()
+    is_marked: bool = True
+
+    def name_of(self, row: int) -> str:
+        """Name a key by its URL, if known, or in hex."""
+        if self.urls:
+            return f"of {self.urls[row].decode('utf-8', 'replace')}"
+        return key_bytes(self.keys[row]).hex()
+
+
 @dataclass
 class _Walk:
     """A walk over every key that the tables should have; without a dry run, missing keys are written.
 
     `heap`: the keys noted by other machines; None: no search for queued keys without URLs. `is_empty`: the tables are
-    missing and a dry run makes none, so every key counts as missing.
+    missing and a dry run makes none, so every key counts as missing. `asked`: what is compared next.
     """
 
     stores: Stores
@@ -241,6 +268,7 @@ class _Walk:
     heap: KeyHeap | None
     findings: Findings = field(default_factory=lambda: Findings("keys", REPAIR))
     is_empty: bool = False
+    asked: "list[_Asked]" = field(default_factory=list)
 
     @property
     def write(self) -> bool:
@@ -272,13 +300,15 @@ class _Walk:
     def _if_readable(self, source: str = "") -> Iterator[None]:
         """Fill from a source, or note an unreadable source.
 
-        Without an error, `source` is no longer among the sources to fill.
+        Without an error, `source` is no longer among the sources to fill. Keys that were read are filled in any case.
         """
         before = len(self.report.unread)
         try:
             yield
         except (DamagedFileError, QueueError, PathNotFoundError) as error:
             self.report.unread.append(str(error))
+        if source:
+            self._compare()
         if (
             source
             and len(self.report.unread) == before
@@ -297,16 +327,11 @@ class _Walk:
             forgotten = self._forgotten()
             for segment in crawl.segments():
                 with self._if_readable():
-                    for by_state in page_states(self.stores, segment.path, forgotten):
-                        for state, keys in by_state.items():
-                            self.report.pages += len(keys)
-                            self._ask(
-                                keys,
-                                state,
-                                "page_key_unknown",
-                                segment.path,
-                                marked=segment.path not in takes,
-                            )
+                    is_marked = segment.path not in takes
+                    for keys, states in page_states(self.stores, segment.path, forgotten):
+                        self.report.pages += len(keys)
+                        name, where = "page_key_unknown", segment.path
+                        self._ask(_Asked(keys, states, name, where, is_marked=is_marked))
                 if self.write:
                     reached("repair.rebuild.folder")
 
@@ -343,12 +368,8 @@ class _Walk:
                 for file, urls in queued_urls(stores, node):
                     self._ask_of(urls, "queued_key_unknown", f"{directory}/{file}")
                 if (take := Take.open(directory)) is not None:
-                    self._ask(
-                        [url.key for url in take.urls()],
-                        KeyState.QUEUED,
-                        "queued_key_unknown",
-                        str(take.path),
-                    )
+                    keys = [url.key for url in take.urls()]
+                    self._ask_queued(keys, "queued_key_unknown", str(take.path))
                 if self.write:
                     reached("repair.rebuild.node")
             for urls in urls_on_their_way(stores, node):
@@ -358,53 +379,73 @@ class _Walk:
 
     def _ask_of(self, urls: Sequence[bytes], name: str, where: str) -> None:
         self.report.queued += len(urls)
-        self._ask(keys_of(urls), KeyState.QUEUED, name, where, urls)
+        self._ask_queued(keys_of(urls), name, where, urls)
 
-    def _ask(
-        self,
-        keys: Sequence[bytes],
-        state: KeyState,
-        name: str,
-        where: str,
-        urls: Sequence[bytes] = (),
-        *,
-        marked: bool = True,
+    def _ask_queued(
+        self, keys: Sequence[bytes], name: str, where: str, urls: Sequence[bytes] = ()
     ) -> None:
-        """Compare keys that should be known with the tables.
+        found = np.frombuffer(b"".join(keys), f"S{KEY_BYTES}")
+        states = np.full(len(keys), KeyState.QUEUED, np.int8)
+        self._ask(_Asked(found, states, name, where, urls))
+
+    def _ask(self, asked: "_Asked") -> None:
+        """Collect keys that should be known, and compare many at once."""
+        self.asked.append(asked)
+        done = self.report.pages + self.report.queued
+        self.stores.report(checking=f"keys of {asked.where}", done=done, unit="keys")
+        if sum(len(one.keys) for one in self.asked) >= COMPARED_KEYS:
+            self._compare()
+
+    def _compare(self) -> None:
+        """Compare the collected keys with the tables.
 
         Missing keys, and keys still queued after the crawl of their page, are counted and written.
         """
-        known = dict.fromkeys(keys) if self.is_empty else self.store.states(keys)
-        missing = [key for key, before in known.items() if before is None]
-        behind = [
-            key
-            for key, before in known.items()
-            if before is KeyState.QUEUED and state is not before
-        ]
-        if missing:
-            names = dict(
-                zip(keys, (f"of {url.decode('utf-8', 'replace')}" for url in urls), strict=False)
-            )
-            examples = ", ".join(names.get(key, key.hex()) for key in missing[:EXAMPLES])
-            self.findings.add(
-                name, where, f"no key server knows the key {examples}", count=len(missing)
-            )
-        if behind and marked:
-            problem = f"the key servers call {behind[0].hex()} queued, and its page was crawled"
-            self.findings.add(
-                "page_key_behind", where, problem, severity=Severity.WARNING, count=len(behind)
-            )
-        self.report.added += len(missing)
-        self.report.raised += len(behind)
+        asked, self.asked = self.asked, []
+        if not asked:
+            return
+        keys = np.concatenate([one.keys for one in asked])
+        order = np.argsort(keys, kind="stable")  # tables take ascending keys fastest
+        keys = keys[order]
+        is_first = np.append(True, keys[1:] != keys[:-1])
+        is_last = np.append(is_first[1:], True)
+        states = np.concatenate([one.states for one in asked])[order[is_last]]
+        keys, order = keys[is_first], order[is_first]
+        before = np.zeros(len(keys), np.int8)
+        if not self.is_empty:
+            known = self.store.states(key_list(keys))
+            before[:] = [state or 0 for state in known.values()]
+        missing = before == 0
+        behind = (before == KeyState.QUEUED) & (states != KeyState.QUEUED)
+        self.report.added += int(missing.sum())
+        self.report.raised += int(behind.sum())
         if self.write:
-            if missed := self.store.set_state(keys, state):
-                raise KeyServerDownError(
-                    f"{', '.join(missed)}: does not answer: run again when it is back"
+            for state in KeyState:
+                if missed := self.store.set_state(key_list(keys[states == state]), state):
+                    raise KeyServerDownError(
+                        f"{', '.join(missed)}: does not answer: run again when it is back"
+                    )
+            return
+        if self.heap is not None:
+            self.heap.add(key_list(keys[behind]))
+        end = 0
+        for one in asked:
+            begin, end = end, end + len(one.keys)
+            its = (begin <= order) & (order < end)
+            if len(rows := order[its & missing]):
+                examples = ", ".join(one.name_of(row - begin) for row in rows[:EXAMPLES].tolist())
+                problem = f"no key server knows the key {examples}"
+                self.findings.add(one.name, one.where, problem, count=len(rows))
+            if one.is_marked and len(rows := order[its & behind]):
+                key = one.name_of(int(rows[0]) - begin)
+                problem = f"the key servers call {key} queued, and its page was crawled"
+                self.findings.add(
+                    "page_key_behind",
+                    one.where,
+                    problem,
+                    severity=Severity.WARNING,
+                    count=len(rows),
                 )
-        elif self.heap is not None:
-            self.heap.add(behind)
-        done = self.report.pages + self.report.queued
-        self.stores.report(checking=f"keys of {where}", done=done, unit="keys")
 
     def _unheld(self, heap: KeyHeap) -> None:
         """Drop, or in a dry run count, the queued keys whose URLs no node holds.

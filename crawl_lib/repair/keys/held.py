@@ -23,9 +23,12 @@ import numpy as np
 import pyarrow as pa
 
 from crawl_lib.crawldir import Forgotten, HeldNote, HeldNotes, SettledNotes
+from crawl_lib.engine import Ints, values_of
+from crawl_lib.engine import keys_of as array_of
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError, UrlError
 from crawl_lib.frontier import Journal, Move, NodeDirectory, Queue, Take
-from crawl_lib.keys import KeyHeap
+from crawl_lib.keyarrays import Keys
+from crawl_lib.keys import KEY_BYTES, KeyHeap
 from crawl_lib.node import waiting_sources
 from crawl_lib.repair.folders.identity import nodes_left
 from crawl_lib.scratch import scratch_folder
@@ -52,33 +55,24 @@ _MOVED_IN = (
 """The same; before the decision of their move, these are copies of the queue, and are made again from the queue."""
 
 
-def page_states(
-    stores: Stores, path: str, forgotten: Forgotten
-) -> Iterator[dict[KeyState, list[bytes]]]:
-    """Yield the keys of a segment's pages by state, in pieces.
+def page_states(stores: Stores, path: str, forgotten: Forgotten) -> Iterator[tuple[Keys, Ints]]:
+    """Yield the keys of a segment's pages and the state of each, in pieces.
 
     Keys of pages that were taken out are included: they stay known. Keys forgotten since then are left out.
     """
     reader = SegmentReader(stores.storage, path)
     for batch in reader.pages(["key", "time", "outcome", "retry_at"], with_dropped=True):
-        times = batch.column(1).cast(pa.int64()).to_numpy(zero_copy_only=False)
-        found: dict[KeyState, list[bytes]] = {}
-        keys: list[Any] = batch.column(0).to_pylist()
-        outcomes: list[Any] = batch.column(2).to_pylist()
-        is_final = batch.column(3).is_null().to_pylist()
-        for key, outcome, final, is_gone in zip(
-            keys, outcomes, is_final, forgotten.of_page(keys, times), strict=True
-        ):
-            if final and not is_gone:
-                found.setdefault(KEY_STATE_OF_OUTCOME[Outcome(outcome)], []).append(key)
-        yield found
-    taken_out = sorted(reader.taken_out - reader.dropped)
+        keys, times_us = array_of(batch.column(0)), values_of(batch.column(1).cast(pa.int64()))
+        outcomes: Any = batch.column(2).dictionary_encode()
+        named = [KEY_STATE_OF_OUTCOME[Outcome(name)] for name in outcomes.dictionary.to_pylist()]
+        states = np.array(named, np.int8)[values_of(outcomes.indices)]
+        is_known = values_of(batch.column(3).is_null()) & ~forgotten.of_page(keys, times_us)
+        yield keys[is_known], states[is_known]
+    taken_out = np.array(sorted(reader.taken_out - reader.dropped), f"S{KEY_BYTES}")
     # Their times are unknown, but no page was captured before the segment was begun.
     began_us = np.full(len(taken_out), microseconds_of(reader.manifest.started), np.int64)
-    gone = forgotten.of_page(taken_out, began_us)
-    yield {
-        KeyState.CRAWLED: [key for key, is_gone in zip(taken_out, gone, strict=True) if not is_gone]
-    }
+    kept = taken_out[~forgotten.of_page(taken_out, began_us)]
+    yield kept, np.full(len(kept), KeyState.CRAWLED, np.int8)
 
 
 def queued_urls(stores: Stores, node: str) -> Iterator[tuple[str, list[bytes]]]:
