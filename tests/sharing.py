@@ -15,9 +15,9 @@ WAITING = (
         f"tests/{folder}/"
         for folder in ("cli", "curate", "dags", "e2e", "fetch", "keys", "node", "rounds")
     ),
-    "tests/repair/test_held_notes.py",
     "tests/repair/test_keys.py",
     "tests/repair/test_stops.py",
+    "tests/repair/test_two_machines.py",
 )
 """Folders and files whose tests wait for most of their time."""
 LONGEST_FIRST = (

@@ -228,11 +228,8 @@ def settle(arguments: argparse.Namespace) -> int:
 
 
 def _read_all_again(arguments: argparse.Namespace, stores: Stores, node: str) -> None:
-    """Have the node read every segment again.
-
-    A repair on another machine took out keys of its URLs.
-    """
-    from crawl_lib.repair import take_all_in_again  # noqa: PLC0415 - numpy and Arrow, for this option only
+    """Have the node read every source again, and find its lost URLs."""
+    from crawl_lib.repair import find_lost_again  # noqa: PLC0415 - numpy and Arrow, for this option only
 
     directory, timeout_s = stores.node_dir(node), stores.config.queue.lock_timeout_s
     if not directory.is_dir():
@@ -240,7 +237,7 @@ def _read_all_again(arguments: argparse.Namespace, stores: Stores, node: str) ->
     with NodeLock(
         directory, node, timeout_s, what="krake settle", on_wait=waiting(arguments)
     ) as home:
-        take_all_in_again(stores, home)
+        find_lost_again(stores, home)
 
 
 def export(arguments: argparse.Namespace) -> int:

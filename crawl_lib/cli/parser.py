@@ -239,7 +239,10 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         "complete the queues with the URLs found by the last iteration",
         (
             _option("--node", "only this node"),
-            _flag("--all-again", "read every segment again: where `krake fsck` says so"),
+            _flag(
+                "--all-again",
+                "read all seeds and segments again, and find lost URLs: where `krake fsck` says so",
+            ),
         ),
     ),
     (
@@ -707,12 +710,7 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
             _flag("--repair", "make all repairs without a choice; delete nothing"),
             _option("--only", "repair only this part; the sources must be whole", choices=PARTS),
             _flag("--fast", "sizes, counts and structure only; else every byte is read"),
-            _option(
-                "--node",
-                "a node with its queue on this machine; notes the keys for checks elsewhere; may be repeated",
-                action="append",
-                default=[],
-            ),
+            _option("--node", argparse.SUPPRESS),
             _flag("--dry-run", "no trace at all, not even in the nodes' locks"),
             _JSON,
         ),

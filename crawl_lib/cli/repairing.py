@@ -16,12 +16,13 @@ from crawl_lib.stores import Stores
 def fsck(arguments: argparse.Namespace) -> int:
     """Check or repair all that this machine can see.
 
-    The exit code is 1 if anything stays inconsistent. Raises ConfigError where `--only` comes without `--repair`, or
-    `--node` with it.
+    The exit code is 1 if anything stays inconsistent. Raises ConfigError where `--only` comes without `--repair`, and
+    for `--node`, an option of earlier versions.
     """
-    if arguments.node and arguments.repair:
+    if arguments.node:
         raise ConfigError(
-            "--node is for a check: --repair repairs the queues of all nodes on this machine"
+            "--node is no option any more: `krake fsck` checks all queues of this machine, and"
+            f" `krake settle --all-again --node {arguments.node}` finds the lost URLs of the node again"
         )
     if arguments.only and not arguments.repair:
         raise ConfigError("--only is for --repair: a check looks at everything")
@@ -35,8 +36,7 @@ def fsck(arguments: argparse.Namespace) -> int:
             if arguments.only is None:
                 _repair_live(stores, report, tell, dry_run=dry_run)
         else:
-            here = [one_node(node, stores.config) for node in arguments.node]
-            report = repair.fsck(stores, full=full, here=here, dry_run=dry_run)
+            report = repair.fsck(stores, full=full, dry_run=dry_run)
         if arguments.only is None:
             _check_live(stores, report)
     shown = {**vars(report), "clean": report.clean}

@@ -17,7 +17,6 @@
 <crawl>/settled/<node>/<n>        the state of a node after its last settle, see `settled`
 <crawl>/retry_now/<time>-<id>     the waiting URLs that are due at once, see `retrynow`
 <crawl>/index.cdxj                of all segments, made by `krake index cdxj`; no stage reads the file
-<crawl>/held/<node>/<id>/         the keys that a node holds, noted by `krake fsck --node`, see `heldnotes`
 <crawl>/unfilled/<name>           a source whose keys new key tables still lack, see `unfilled`
 """
 
@@ -50,7 +49,6 @@ class FileName(StrEnum):
     """A folder of the crawl directory; in injected seeds a file."""
     STARTED = "started"
     SETTLED = "settled"
-    HELD = "held"
     RETRY_NOW = "retry_now"
     UNFILLED = "unfilled"
     FORGOTTEN = "forgotten"

@@ -9,6 +9,8 @@ The folder `<crawl>/settled/<node>` exists before any key of URLs sent to the no
 a node with such a folder is gone, the queue is missed.
 """
 
+from contextlib import suppress
+
 from crawl_lib.crawldir.directory import CrawlDirectory, FileName
 from crawl_lib.crawldir.register import Register
 from crawl_lib.dataclass import dataclass
@@ -107,6 +109,17 @@ class SettledNotes:
         register = register_of(self.crawl, self.node)
         register.delete(register.numbers())
         reached("settle.mark_away")
+
+    def unsettle(self) -> None:
+        """Delete the notes before a repair changes the queue.
+
+        The note of a retired node stays.
+        """
+        settled = None
+        with suppress(DamagedFileError):
+            settled = self.read()
+        if settled is None or not settled.retired:
+            self.delete()
 
     def begin(self) -> None:
         """Make the folder of the notes, once the node has a queue.

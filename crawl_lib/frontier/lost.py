@@ -37,7 +37,7 @@ class LostUrls:
         """Return the advice about URLs that are gone."""
         return (
             f"{count} URLs are in no file of this node any more, and their keys may be known: run"
-            " `krake fsck --repair` (where queues are on several machines, after `krake fsck --node NODE` on"
-            " each), then `krake settle`: they are found again in the segments, all of which are taken in again (with"
-            " frontier.order: crawldb: once the leases of their lists are over)"
+            " `krake fsck --repair`, then `krake settle` (where queues are on several machines, run"
+            " `krake settle --all-again` on this machine instead): the node finds the URLs again in seeds and segments"
+            " (with frontier.order: crawldb: once the leases of their lists are over)"
         )

@@ -28,7 +28,7 @@ from dataclasses import asdict, dataclass, replace
 from hashlib import sha1
 from pathlib import Path
 
-from crawl_lib.crawldir import HeldNotes, Settled, SettledNotes, Starts
+from crawl_lib.crawldir import Settled, SettledNotes, Starts
 from crawl_lib.durable import delete_durable, reached, write_durable
 from crawl_lib.errors import ConfigError, PathNotFoundError
 from crawl_lib.frontier import Change, HeldQueue, Move, NodeDirectory, NodeLock, Queue, State, Take
@@ -323,7 +323,6 @@ def _retire_by_sources(stores: Stores, node: str, *, lost: bool, dry_run: bool) 
         facts = {"retired": node, "lost": counts}
         manifest = hand_over(stores.crawl, name, lines, Division.of(stores.config), facts=facts)
     reached("retire.handed_over")
-    HeldNotes(stores.crawl, node).take_away()
     taken_in = before.taken_in if before else TakenIn()
     taken_in = taken_in.with_sources((source.folder, source.node) for source in sources)
     Settled(node, newest, 0, 0, taken_in, retired=True, lost=lost).write(stores.crawl)

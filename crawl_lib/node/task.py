@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from crawl_lib.crawldir import HeldNotes, NodeProgress, SettledNotes
+from crawl_lib.crawldir import NodeProgress, SettledNotes
 from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import ConfigError, KrakeError, QueueError, StoppedError, os_error
 from crawl_lib.frontier import HeldQueue, NodeDirectory, NodeHome, NodeLock
@@ -78,7 +78,6 @@ def locked_directory(
         directory, node, timeout_s, what=what, on_wait=on_wait, report_interval_s=0.5
     ) as home:
         try:
-            HeldNotes(stores.crawl, node).take_away()
             yield NodeTask(stores, node, home.queue, directory, home.files.spool, home, progress)
         except OSError as error:
             ours = os_error(error, directory)

@@ -10,7 +10,7 @@ doubt a URL is fetched again.
 """
 
 from crawl_lib.repair.fsck import FsckReport, fsck, repair_crawl
-from crawl_lib.repair.keys.fill import take_all_in_again
+from crawl_lib.repair.keys.again import find_lost_again
 from crawl_lib.repair.keys.held import held_keys, keys_of, urls_on_their_way
 from crawl_lib.repair.places import repairs_locked
 from crawl_lib.repair.queue.node import restart_node

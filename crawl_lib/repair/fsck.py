@@ -2,9 +2,8 @@
 
 A check changes nothing of the crawl. The queues are those of this machine's nodes; a node at work is skipped and named,
 in a repair together with its segments. A missing queue is a finding if it has to be here: if keys lie in files (there
-is no other machine), if the node's directory exists, on the machine of the node's name, and if the caller says so. If
-queues are on several machines, a check that is told which nodes are here leaves a note of the keys of these nodes
-(`held.note_held`). Once every other node has a note, the check compares the queued keys of the whole crawl.
+is no other machine), if the node's directory exists, and on the machine of the node's name. The queued keys are
+compared with the waiting URLs only if all queues are on this machine.
 
 A repair deletes or hides nothing that could hold a URL or a page, and marks no doubtful URL as known. A repair may cost
 fetches, whose greatest number is said first. The order, since each part reads the earlier parts:
@@ -45,7 +44,6 @@ from crawl_lib.outputs import OUTPUTS
 from crawl_lib.repair.folders.folders import SmallFiles
 from crawl_lib.repair.folders.identity import check_nodes
 from crawl_lib.repair.keys.fill import KeysReport, check_keys, fill_keys
-from crawl_lib.repair.keys.held import nodes_unseen, note_held
 from crawl_lib.repair.keys.tables import make_tables
 from crawl_lib.repair.places import nodes_held, repairs_locked
 from crawl_lib.repair.queue.node import check_node, repair_node
@@ -83,16 +81,15 @@ INPUTS = {
 class FsckReport:
     """The findings of a check, or the remaining findings after a repair.
 
-    `checked`: the number of each kind; `skipped`: parts without a check or a repair, with the reason; `noted`: nodes
-    whose held keys are noted now. Of a repair: `done`: finished or planned steps, a line each; `fetches`: the most URLs
-    that may be fetched again; `keys`: of the first fill of the key tables; `next`: further commands to run.
+    `checked`: the number of each kind; `skipped`: parts without a check or a repair, with the reason. Of a repair:
+    `done`: finished or planned steps, a line each; `fetches`: the most URLs that may be fetched again; `keys`: of the
+    first fill of the key tables; `next`: further commands to run.
     """
 
     full: bool
     findings: list[Finding] = field(default_factory=list)
     checked: dict[str, int] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)
-    noted: list[str] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
     fetches: int = 0
     keys: KeysReport | None = None
@@ -113,9 +110,6 @@ class FsckReport:
         """
         lines = [finding.to_text() for finding in self.findings]
         lines += [f"skipped: {text}" for text in self.skipped]
-        lines += [
-            f"noted the keys of node {node} for checks on other machines" for node in self.noted
-        ]
         looked = ", ".join(f"{count} {room}" for room, count in self.checked.items())
         count = sum(finding.severity is not Severity.NOTE for finding in self.findings)
         verdict = "clean" if self.clean else f"{count} findings"
@@ -123,24 +117,20 @@ class FsckReport:
         return "\n".join(lines + [f"next: {text}" for text in self.next])
 
 
-def fsck(
-    stores: Stores, *, full: bool = True, here: Collection[str] = (), dry_run: bool = False
-) -> FsckReport:
+def fsck(stores: Stores, *, full: bool = True, dry_run: bool = False) -> FsckReport:
     """Check a whole crawl.
 
-    `full`: every byte is read, otherwise sizes and counts. `here`: nodes whose queues have to be here. If there are
-    other machines, a full check leaves a note of the keys that the nodes `here` hold. `dry_run`: nothing is noted;
-    locks are held without a trace, so another process that waits for a lock does not see this process. Raises
-    StorageError if the file store itself fails.
+    `full`: every byte is read, otherwise sizes and counts. `dry_run`: locks are held without a trace, so another
+    process that waits for a lock does not see this process. Raises StorageError if the file store itself fails.
     """
     report = FsckReport(full)
     with nodes_held(stores, "krake fsck", dry_run=dry_run) as (nodes, at_work):
-        look = _Pass(stores, report, nodes, at_work, here)
+        look = _Pass(stores, report, nodes, at_work)
         look.queue()
         look.folders()
         look.segments()
         look.others()
-        look.keys(() if dry_run or not full else here)
+        look.keys()
     look.outputs()
     return report
 
@@ -194,8 +184,8 @@ def repair_crawl(
 class _Pass:
     """One pass through a crawl, part by part, which adds its findings to the report.
 
-    `nodes`: the homes of this machine's nodes, by name. `at_work`: other nodes, with the reason. `here`: see `fsck`.
-    `say`: told each line of a repair; None: nothing is repaired. `dry_run`: of a repair.
+    `nodes`: the homes of this machine's nodes, by name. `at_work`: other nodes, with the reason. `say`: told each line
+    of a repair; None: nothing is repaired. `dry_run`: of a repair.
     """
 
     def __init__(
@@ -204,11 +194,10 @@ class _Pass:
         report: FsckReport,
         nodes: Mapping[str, NodeHome],
         at_work: dict[str, str],
-        here: Collection[str] = (),
     ) -> None:
         self.stores, self.report, self.nodes, self.at_work = stores, report, nodes, at_work
         host = socket.gethostname()
-        self.here = {*here, host, host.partition(".")[0]}
+        self.here = {host, host.partition(".")[0]}
         self.say: Callable[[str], None] | None = None
         self.dry_run = False
 
@@ -359,8 +348,8 @@ class _Pass:
         else:
             said = f" ({waited} URLs waited in it when it settled last)" if waited else ""
             self.report.skipped.append(
-                f"node {node}: its queue{said} is not on this machine; run `krake fsck --node {node}` where it has to"
-                " be"
+                f"node {node}: its queue{said} is not on this machine; `krake settle --node {node}` on"
+                " its machine refuses to run if the queue is missing"
             )
 
     def others(self) -> None:
@@ -390,15 +379,12 @@ class _Pass:
             self.did(done)
         return done is not None and not self.dry_run
 
-    def keys(self, noting: Collection[str] = ()) -> None:
-        """Check the key tables.
-
-        `noting`: nodes whose keys are noted first.
-        """
+    def keys(self) -> None:
+        """Check the key tables."""
         for home in self.nodes.values() if self.say and not self.dry_run else ():
             with suppress(KrakeError):  # a finding of the queue
                 home.queue.finish_open_move()  # otherwise URLs of the move have no keys to look for
-        names = self._look_at_tables(noting)
+        names = self._look_at_tables()
         lost = [
             node for node in self.nodes if NodeDirectory(self.stores.node_dir(node)).lost.exists()
         ]
@@ -421,16 +407,20 @@ class _Pass:
                 self.report.skipped.append(
                     f"key tables: not filled from what cannot be read: {text}"
                 )
-            if done.reread:
-                nodes = ", ".join(done.reread)
-                self.report.next.append(
-                    f"run `krake settle`: these nodes take in every segment again: {nodes}"
-                )
-            if done.elsewhere and done.changes:
-                words = "`krake settle --all-again`" if done.dropped else "`krake fsck --repair`"
-                self.report.next.append(
-                    f"run {words} where these nodes are: {', '.join(done.elsewhere)}"
-                )
+            self._next(done, lost)
+
+    def _next(self, done: KeysReport, lost: Collection[str]) -> None:
+        """Say which commands complete a fill. `lost`: nodes that lost URLs."""
+        texts = []
+        if done.reread:
+            nodes = ", ".join(done.reread)
+            texts.append(f"run `krake settle`: these nodes take in every segment again: {nodes}")
+        if done.elsewhere and done.changes:
+            nodes = ", ".join(done.elsewhere)
+            texts.append(f"run `krake fsck --repair` where these nodes are: {nodes}")
+        if done.unknown:
+            texts += [f"run `krake settle --all-again --node {node}`" for node in lost]
+        self.report.next += [text for text in texts if text not in self.report.next]
 
     def _let_go(self, lost: Collection[str]) -> None:
         """Report URLs of damaged queues that the CrawlDb lists again.
@@ -444,17 +434,8 @@ class _Pass:
             if not self.dry_run:
                 delete_durable(NodeDirectory(self.stores.node_dir(node)).lost)
 
-    def _look_at_tables(self, noting: Collection[str]) -> set[str]:
+    def _look_at_tables(self) -> set[str]:
         try:
-            for node in noting if nodes_unseen(self.stores, self.nodes) else ():
-                if node not in self.nodes:
-                    continue  # skipped already, or a finding
-                if NodeDirectory(self.stores.node_dir(node)).lock.exists():
-                    note_held(self.stores, node)
-                    self.report.noted.append(node)
-                else:
-                    why = f"its keys were not noted, since no task has used it: run `krake settle --node {node}` first"
-                    self.report.skipped.append(f"node {node}: {why}")
             found, report = check_keys(self.stores, self.nodes, full=self.report.full)
         except (StoppedError, *NOT_ABOUT_FILES):
             raise
@@ -462,7 +443,6 @@ class _Pass:
             findings = Findings("keys", "do what it says, then run `krake fsck` again")
             findings.add("not_checked", "key_storage", str(error))
             return self._add("key servers", findings.list(), 0)
-        self._add("queues noted elsewhere", [], report.noted)
         self.report.skipped += report.unknown
         return self._add("key servers", found, report.servers)
 

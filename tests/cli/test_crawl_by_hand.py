@@ -216,7 +216,7 @@ def test_repair_fills_a_replica_that_was_lost(krake: Krake) -> None:
         (("settle", "--node", "node-x"), "node 'node-x' is not in servers: node-a, node-b"),
         (("nodes", "restart", "node-x"), "node 'node-x' is not in servers: node-a, node-b"),
         (("fsck", "--only", "keys"), "--only is for --repair"),
-        (("fsck", "--repair", "--node", "a"), "--node is for a check"),
+        (("fsck", "--repair", "--node", "a"), "`krake settle --all-again --node a`"),
         (("crawl", "--node", "node-a"), "--run-id"),
         (("crawl", "--iterations", "9"), "crawl.max_iterations (8)"),
         (("graph", "link"), "run `krake export` first"),

@@ -102,7 +102,7 @@ def lists(config: Config) -> list[str]:
 
 
 def assert_clean(config: Config) -> None:
-    assert fsck(open_stores(config), here=config.servers).findings == []
+    assert fsck(open_stores(config)).findings == []
 
 
 @pytest.mark.parametrize(("nodes", "routing"), [(1, "host"), (3, "host"), (3, "local")])

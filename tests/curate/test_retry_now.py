@@ -264,7 +264,7 @@ def test_killed_at_each_step_of_following_a_note(step: str, tmp_path: Path) -> N
         assert run_stage(crawl.config, "crawl_node", step, **options), f"{step} was not reached"
         assert crawl.go_on()["outcomes"] == {"ok": 3}
         assert site.asked == Counter({"/0": 1, "/1": 1, "/2": 1})
-    assert fsck(open_stores(crawl.config), here=[NODE]).findings == []
+    assert fsck(open_stores(crawl.config)).findings == []
 
 
 @pytest.mark.parametrize(("status", "asked_s"), [(503, None), (500, None), (500, ASKED_S)])
@@ -281,7 +281,7 @@ def test_with_a_crawldb_a_list_has_what_waits(
         assert crawl.now().listed == 0
         ill.status = 200
         assert crawl.list_and_go_on().get("outcomes", {}) == ({} if asked_s else {"ok": 1})
-        assert fsck(open_stores(crawl.config), here=[NODE]).findings == []
+        assert fsck(open_stores(crawl.config)).findings == []
 
 
 def _ask_killed(config: Config, kill_at: str) -> None:

@@ -65,7 +65,7 @@ def queued(config: Config, node: str = "node-0") -> list[QueuedUrl]:
 
 
 def assert_clean(config: Config) -> None:
-    report = fsck(open_stores(config), here=config.servers)
+    report = fsck(open_stores(config))
     assert report.findings == []
     assert report.skipped == []
 

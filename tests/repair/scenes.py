@@ -19,7 +19,6 @@ from crawl_lib.realtime.documents import Document, Request, encoded, request_byt
 from crawl_lib.realtime.pages import Finished, Wish, part_of
 from crawl_lib.realtime.store import connect_pages
 from crawl_lib.records import QueuedUrl
-from crawl_lib.repair.keys.held import note_held
 from crawl_lib.sealed import sealed_json, unsealed
 from crawl_lib.stores import open_stores
 from crawl_lib.urlfiles import encode_line
@@ -126,8 +125,6 @@ KINDS = (
     Kind("kept scope", r"dfs/crawl/scope/\d+(-[^/]*)?"),
     Kind("started", "dfs/crawl/started/[^/]*", 2),
     Kind("settled", "dfs/crawl/settled/[^/]*/[^/]*", 2),
-    Kind("held keys", "dfs/crawl/held/[^/]*/[^/]*/keys"),
-    Kind("held note", r"dfs/crawl/held/[^/]*/[^/]*/note\.json", 2),
     Kind("forgotten", "dfs/crawl/forgotten/[^/]*"),
     Kind("index of all", r"dfs/crawl/index\.cdxj"),
     Kind("manifest of a version", rf"{VERSION}/manifest\.json", 4),
@@ -203,12 +200,11 @@ def _killed(kill_at: str) -> Callable[[Path], None]:
 
 
 def _settled(directory: Path) -> None:
-    """With what people do by hand: pages are dropped and forgotten, the index of all is made, held keys are noted."""
+    """With what people do by hand: pages are dropped and forgotten, the index of all is made."""
     _run(directory, "settle")
     _run(directory, "segment", "drop", dropped_page(directory), "--yes")
     _run(directory, "forget", _pages(_oldest(directory))[0], "--yes")
     _run(directory, "index", "cdxj")
-    note_held(open_stores(load_config(str(directory / "krake.yml"))), "node-a")
 
 
 def _nothing_taken(directory: Path) -> None:

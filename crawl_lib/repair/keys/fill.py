@@ -7,8 +7,8 @@ do seeds and undecided URLs before an intake has chosen (intake would drop known
 
 The last search is for queued keys whose URLs no node holds. A fill with `drop_queued` deletes these keys, so the URLs
 are new at the next find. Before the deletion, the nodes of this machine forget the record of segments taken in, so the
-next intake finds the URLs in the segments. The search needs the URLs of every node: each queue is on this machine, or
-`krake fsck --node NODE` has noted the keys (`held`). Otherwise the search is left out.
+next intake finds the URLs in the segments. The search needs every queue on this machine. Otherwise the search is left
+out, and `again` finds the lost URLs of each node.
 
 Every statement may be repeated, and states only rise: after a kill anywhere, the fill starts again.
 """
@@ -21,7 +21,7 @@ from itertools import islice
 import numpy as np
 
 from crawl_lib.config import KeyStorageConfig
-from crawl_lib.crawldir import Forgotten, HeldNotes, SettledNotes, Unfilled
+from crawl_lib.crawldir import Forgotten, SettledNotes, Unfilled
 from crawl_lib.durable import delete_durable, reached
 from crawl_lib.engine import Ints
 from crawl_lib.errors import (
@@ -43,14 +43,14 @@ from crawl_lib.keys import (
     check_tables,
     unheld_keys,
 )
+from crawl_lib.repair.keys.again import take_all_in_again
 from crawl_lib.repair.keys.held import (
-    Sight,
     hold_all,
     keys_of,
-    look,
     open_folder,
     page_states,
     queued_urls,
+    unseen_nodes,
     urls_on_their_way,
 )
 from crawl_lib.scratch import scratch_folder
@@ -73,7 +73,7 @@ class KeysReport:
     crawled. `dropped`: queued keys whose URLs no node holds; `reread`: nodes that take in every segment again after the
     drop. `elsewhere`: nodes with queues on other machines, where the fill has to run too. `unread`: unreadable sources.
     `filled`: sources whose keys the tables lacked before. `unknown`: why queued keys were not compared. `servers`: the
-    number of servers checked; `noted`: see `FsckReport`.
+    number of servers checked.
     """
 
     dry_run: bool = True
@@ -88,7 +88,6 @@ class KeysReport:
     filled: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     servers: int = 0
-    noted: int = 0
 
     @property
     def changes(self) -> int:
@@ -139,19 +138,14 @@ def check_keys(
             heap = KeyHeap(
                 lambda: stack.enter_context(scratch_folder(stores.config, "repair-fsck"))
             )
-            sight = look(stores, nodes, heap)
-            for problem in sight.damaged.values():
-                where = problem.partition(":")[0]
-                findings.add(
-                    "held_note_damaged", where, problem, repair="do so", severity=Severity.WARNING
-                )
-            # After a repair that noted lost URLs: the note says what to do about the keys.
+            unseen = unseen_nodes(stores, nodes)
+            # After a repair that found URLs gone: the finding says what to do about the keys.
             lost = [node for node in nodes if NodeDirectory(stores.node_dir(node)).lost.exists()]
-            lost += [node for node, note in sight.notes.items() if note.lost]
-            why = sight.refusals() + [f"a repair found URLs gone that {node} held" for node in lost]
+            why = [f"node {node} {text}" for node, text in unseen.items()]
+            why += [f"a repair found URLs gone that {node} held" for node in lost]
             report.unknown = [f"{_NOT_COMPARED}: {text}" for text in why]
             try:
-                _Walk(stores, store, nodes, sight, report, None if why else heap, findings).run()
+                _Walk(stores, store, nodes, unseen, report, None if why else heap, findings).run()
             except (KeyStoreError, LockedError) as error:
                 report.unknown.append(f"{_NOT_COMPARED}: {error}")
     return findings.list(), report
@@ -188,28 +182,27 @@ def fill_keys(
     `dry_run`: counts only.
 
     `nodes`: the homes of this machine's nodes, by name. An unreadable segment or queue is left out and named; then no
-    key is deleted. Raises KeyStoreError; LockedError naming a node of another machine where work has begun.
+    queued key is deleted. Raises KeyStoreError.
     """
     with ExitStack() as stack:
         report = KeysReport(dry_run)
         report.elsewhere = [
             node for node in stores.config.servers if not stores.node_dir(node).is_dir()
         ]
-        heap = (
-            KeyHeap(lambda: stack.enter_context(scratch_folder(stores.config, "repair-keys")))
-            if drop_queued
-            else None
-        )
-        sight = look(stores, nodes, heap)
-        if heap is not None and sight.unknown:
-            report.unknown, heap = sight.refusals(), None
+        unseen, heap = unseen_nodes(stores, nodes), None
+        if drop_queued and unseen:
+            report.unknown = [f"node {node} {text}" for node, text in unseen.items()]
+        elif drop_queued:
+            heap = KeyHeap(
+                lambda: stack.enter_context(scratch_folder(stores.config, "repair-keys"))
+            )
         store = stack.enter_context(stores.key_servers())
-        walk = _Walk(stores, store, nodes, sight, report, heap)
+        walk = _Walk(stores, store, nodes, unseen, report, heap)
         if not dry_run:
             store.require_ring()
         elif not store.exists():
             walk.heap, walk.is_empty = None, True
-        if walk.heap is not None:
+        if drop_queued and not walk.is_empty:
             walk.drop_foreign()
         walk.run()
         for node in nodes if walk.heap is not None and not report.unread else ():
@@ -218,17 +211,6 @@ def fill_keys(
             if not dry_run:
                 delete_durable(lost)
     return report
-
-
-def take_all_in_again(stores: Stores, home: NodeHome) -> None:
-    """Make a node's next intake read every segment.
-
-    Needed after keys were deleted. A crawl with a CrawlDb needs nothing: no queue is filled from segments.
-    """
-    if not stores.config.order.keeps_keys:
-        return
-    HeldNotes(stores.crawl, home.node).unsettle()
-    home.intake.take_in_again()
 
 
 @dataclass(frozen=True)
@@ -256,14 +238,14 @@ class _Asked:
 class _Walk:
     """A walk over every key that the tables should have; without a dry run, missing keys are written.
 
-    `heap`: the keys noted by other machines; None: no search for queued keys without URLs. `is_empty`: the tables are
-    missing and a dry run makes none, so every key counts as missing. `asked`: what is compared next.
+    `unseen`: nodes whose queues are not read. `heap`: empty; None: no search for queued keys without URLs. `is_empty`:
+    the tables are missing and a dry run makes none, so every key counts as missing. `asked`: what is compared next.
     """
 
     stores: Stores
     store: ShardedKeyStore
     nodes: Mapping[str, NodeHome]
-    sight: Sight
+    unseen: Mapping[str, str]
     report: KeysReport
     heap: KeyHeap | None
     findings: Findings = field(default_factory=lambda: Findings("keys", REPAIR))
@@ -277,7 +259,7 @@ class _Walk:
     def run(self) -> None:
         self._pages()
         for node in dict.fromkeys([*self.stores.config.servers, *self.nodes]):
-            if node not in self.sight.notes and node not in self.sight.unknown:
+            if node not in self.unseen:
                 self._waiting(node)
         if self.heap is not None and not self.report.unread:
             self._unheld(self.heap)
@@ -322,7 +304,6 @@ class _Walk:
         crawl = self.stores.crawl
         # The task of an open take marks its keys before it ends.
         takes = {f"{crawl.path}/{open_folder(self.stores, node)}/{node}" for node in self.nodes}
-        takes |= {f"{crawl.path}/{note.take}/{node}" for node, note in self.sight.notes.items()}
         with self._if_readable(Unfilled.PAGES):
             forgotten = self._forgotten()
             for segment in crawl.segments():
@@ -448,23 +429,13 @@ class _Walk:
                 )
 
     def _unheld(self, heap: KeyHeap) -> None:
-        """Drop, or in a dry run count, the queued keys whose URLs no node holds.
-
-        Raises LockedError if work has begun on a node of another machine.
-        """
+        """Drop, or in a dry run count, the queued keys whose URLs no node holds."""
         with self._if_readable():
-            hold_all(self.stores, self.nodes, self.sight.notes, heap)
+            hold_all(self.stores, self.nodes, heap)
         if self.report.unread:
             return
         scans = [server.scan(*_ALL) for server in self.store.servers]
         for keys in unheld_keys(scans, heap):
-            # Notes were read before the scan: a node at work meanwhile may have changed its URLs.
-            if began := self.sight.began(self.stores):
-                again = " and ".join(f"`{HeldNotes.command(node)}`" for node in began)
-                raise LockedError(
-                    f"somebody began to work on {', '.join(began)} meanwhile: when that is over, run {again} there,"
-                    " then this again"
-                )
             if not self.report.reread:
                 # Before any key is dropped: after a kill in between, the next walk finds the same keys.
                 self.report.reread = list(self.nodes)
@@ -481,6 +452,5 @@ class _Walk:
                 repair=f"{REPAIR}, then `krake settle` to find the links of segments again",
                 count=len(keys),
             )
-        self.report.noted = len(self.sight.notes)
         if self.write:
             reached("repair.rebuild.unheld")

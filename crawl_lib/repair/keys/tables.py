@@ -10,7 +10,7 @@ from crawl_lib.durable import reached
 from crawl_lib.errors import KeyStoreError
 from crawl_lib.keys import KeyServer, make_again, rewrite_notes, why_broken
 from crawl_lib.repair.folders.identity import nodes_left
-from crawl_lib.repair.keys.held import nodes_unseen
+from crawl_lib.repair.keys.held import unseen_nodes
 from crawl_lib.stores import Stores
 
 
@@ -34,7 +34,7 @@ def make_tables(stores: Stores, *, full: bool, say: Callable[[str], None], dry_r
             here = [
                 node for node in [*servers, *nodes_left(stores)] if stores.node_dir(node).is_dir()
             ]
-            elsewhere = [node for node in nodes_unseen(stores, here) if node in servers]
+            elsewhere = [node for node in unseen_nodes(stores, here) if node in servers]
             Unfilled(stores.crawl).add([Unfilled.PAGES, *dict.fromkeys([*here, *elsewhere])])
             reached("repair.tables.marked")
         for server in broken:

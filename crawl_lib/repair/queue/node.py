@@ -6,12 +6,11 @@
 3. `_Node.damages`: `leftover`, the spool, data bases.
 
 A queue that is lost with its disk begins again, empty and without sources taken in: every URL that was ever sent to the
-node is still in the folders of the senders, and the repair of the key tables drops queued keys without URLs. URLs that
-people put into the queue by hand are gone with the disk.
+node is still in the folders of the senders, and queued keys without URLs are dropped (`keys.fill`, `keys.again`). URLs
+that people put into the queue by hand are gone with the disk.
 
-First of all, the node's note of being settled and the note of its keys are taken away from the store. Each step is
-repeatable, and the command may be stopped anywhere (`Stores.stop`). `--dry-run` works on a copy, made of hard links: no
-file is written in place.
+First of all, the node's note of being settled is deleted. Each step is repeatable, and the command may be stopped
+anywhere (`Stores.stop`). `--dry-run` works on a copy, made of hard links: no file is written in place.
 """
 
 import os
@@ -26,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crawl_lib.crawldir import HeldNotes, SettledNotes, Unfilled
+from crawl_lib.crawldir import SettledNotes, Unfilled
 from crawl_lib.durable import delete_durable, reached, rename_durable
 from crawl_lib.errors import (
     ConfigError,
@@ -100,7 +99,7 @@ def repair_node(stores: Stores, home: NodeHome, *, dry_run: bool = False) -> Rep
     node, directory = home.node, home.directory
     with os_errors(directory):
         if not dry_run:
-            HeldNotes(stores.crawl, node).unsettle()  # the next `settle` writes the note again
+            SettledNotes(stores.crawl, node).unsettle()  # the next `settle` writes the note again
             return _Node(stores, home).repair()
 
         def link(source: str, target: str) -> None:
