@@ -395,7 +395,11 @@ def test_a_crawl_without_seeds_goes_through_all_stages(krake: Krake) -> None:
         krake.ok(*words)
     assert krake.status()["totals"]["fetched"] == 0
     for segment in (krake.directory / "dfs" / "crawl").glob("[0-9]*/node-a"):
-        assert [path.name for path in segment.iterdir()] == ["manifest.json"]
+        assert {path.name for path in segment.iterdir()} == {
+            "manifest.json",
+            "iteration.json",
+            "scope",
+        }
     nothing_is_valid(krake)
 
 

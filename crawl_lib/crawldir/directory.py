@@ -26,12 +26,14 @@ from contextlib import suppress
 from dataclasses import field
 from enum import StrEnum
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from crawl_lib.crawldir.folderindex import FolderIndex, require_parts
 from crawl_lib.crawldir.handed import InboxManifest
 from crawl_lib.dataclass import dataclass
 from crawl_lib.dfsfiles import read_json
+from crawl_lib.durable import write_durable
 from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
 from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.stopping import Work
@@ -89,7 +91,7 @@ class Iteration:
     `folder`: name of the iteration's folder, the POSIX time of its start. `batch_sizes`: the most URLs of each node;
     `limited`: whether `crawl.max_pages` limits these sizes. `taken_before`: URLs taken in the complete folders
     `summed`; `seeds`: injected folders with hosts in the scope. `scope_sha256`: of the scope. `agreed`: version, code
-    and options of the machine that named the folder; empty where a repair made the file.
+    and options of the machine that named the folder.
     """
 
     folder: str
@@ -139,8 +141,8 @@ class Iteration:
         return self.kind is Kind.CRAWL
 
 
-def _read_scope(storage: Storage, where: str, digest: object) -> set[str]:
-    """Read the hosts of a scope.
+def _read_scope(storage: Storage, where: str, digest: object) -> bytes:
+    """Read a scope.
 
     `digest`: from the small file that names the scope. Raises DamagedFileError for a missing or changed file, naming
     the command to make the file again.
@@ -148,12 +150,10 @@ def _read_scope(storage: Storage, where: str, digest: object) -> set[str]:
     try:
         data = storage.read_bytes(where)
         if Scopes.digest(data) == digest:
-            return set(data.decode("ascii").splitlines())
+            return data
         problem = "differs from the written file (SHA-256)"
     except PathNotFoundError:
         problem = "is not there"
-    except UnicodeDecodeError as error:
-        problem = f"is no text: {error}"
     raise DamagedFileError(f"{where}: {problem}; run `krake fsck --repair`")
 
 
@@ -208,10 +208,9 @@ class Inbox:
 
     def scope(self, digest: str) -> set[str]:
         """Read the hosts of injected seeds. Raises DamagedFileError."""
-        where = f"{self.path(digest)}/{FileName.SCOPE}"
-        return _read_scope(
-            self._crawl.storage, where, self.manifest(digest).said.get(Scopes.DIGEST)
-        )
+        where, said = f"{self.path(digest)}/{FileName.SCOPE}", self.manifest(digest).said
+        data = _read_scope(self._crawl.storage, where, said.get(Scopes.DIGEST))
+        return set(data.decode().splitlines())
 
 
 class Scopes:
@@ -234,7 +233,11 @@ class Scopes:
 
         Raises DamagedFileError.
         """
-        return _read_scope(self._crawl.storage, self.path(iteration), iteration.scope_sha256)
+        return set(self.data(iteration.scope_sha256).decode().splitlines())
+
+    def data(self, digest: str) -> bytes:
+        """Read the scope of a digest. Raises DamagedFileError."""
+        return _read_scope(self._crawl.storage, self._crawl.at(FileName.SCOPE, digest), digest)
 
     def path(self, iteration: Iteration) -> str:
         """Return the path of an iteration's scope."""
@@ -428,6 +431,20 @@ class Folder:
             raise DamagedFileError(
                 f"{self.at(FileName.ITERATION)}: has no usable {error}; run `krake fsck --repair`"
             ) from error
+
+    def copy_identity(self, room: Path) -> list[Path]:
+        """Write `iteration.json` and the scope to the disk, for a segment.
+
+        A repair copies both files back from a segment. `room`: a folder. Raises PathNotFoundError, DamagedFileError.
+        """
+        data = {
+            FileName.ITERATION: self.crawl.storage.read_bytes(self.at(FileName.ITERATION)),
+            FileName.SCOPE: self.crawl.scopes.data(self.iteration().scope_sha256),
+        }
+        room.mkdir(parents=True, exist_ok=True)
+        for name, content in data.items():
+            write_durable(room / name, content)
+        return [room / name for name in data]
 
     def segments(self) -> list[str]:
         """Return the nodes with segments in the folder, sorted."""

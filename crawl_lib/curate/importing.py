@@ -276,8 +276,8 @@ class _Import:
             counts={"taken": sum(file.pages for file in self.files), "deferred": 0},
             history=[{"what": "import", "time": now, "krake_version": VERSION, "files": files}],
         )
-        built = self.room / "segment"
-        build_segment(self.room / "spool", built, facts, stores.config.servers)
+        built, more = self.room / "segment", stores.crawl.folder(folder).copy_identity(self.room)
+        build_segment(self.room / "spool", built, facts, stores.config.servers, more_files=more)
         publish(stores.storage, stores.crawl.at(folder), IMPORT_NODE, facts.run_id, built)
         finish_folder(stores, folder, IMPORT_NODE)
 

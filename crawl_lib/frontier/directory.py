@@ -56,6 +56,8 @@ class NodeDirectory:
     """A folder: the results of the take's fetches (`segment.parts`)."""
     spool_scope = _File("spool/scope")
     """The hosts of this take's scope: fetching processes follow links to these hosts."""
+    spool_identity = _File("spool/identity")
+    """A folder: copies of `iteration.json` and the scope of this take's iteration, for its segment."""
     spool_segment = _File("spool/segment")
     """A folder: the segment made from the spool."""
 

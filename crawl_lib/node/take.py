@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 # Modules that load Arrow are named by their package: each is loaded at its first use, and settle mostly has none.
@@ -104,7 +105,14 @@ def decide(
         shares = replace(
             shares, only_requisites=is_of_requisites(task.stores.config, current.iteration)
         )
+        _copy_identity(task, current)  # a repair has no other copy until the segment is there
         return task.home.takes.make(shares, header)
+
+
+def _copy_identity(task: NodeTask, current: Iteration) -> list[Path]:
+    """Copy the files of a take's iteration into the spool."""
+    room = NodeDirectory(task.directory).spool_identity
+    return task.stores.crawl.folder(current.folder).copy_identity(room)
 
 
 def _large_patterns(task: NodeTask, hosts: HostStore) -> dict[str, dict[str, int | None]]:
@@ -360,6 +368,7 @@ def _build(task: NodeTask, take: Take, current: Iteration) -> None:
         facts,
         current.nodes,
         handed_on=((owners.owner(host_of(queued.url)), queued, HANDED_ON) for queued in handed_on),
+        more_files=_copy_identity(task, current),
         puts_back=not task.stores.config.order.makes_lists,
     )
 

@@ -263,7 +263,8 @@ class _Collection:
             history=[{"what": iteration.kind, "time": now, "krake_version": VERSION, **logged}],
         )
         built = self.room / "segment"
-        more = [self.room / Manifest.SUBMISSIONS_NAME] if logged["submissions"] else []
+        more = stores.crawl.folder(iteration.folder).copy_identity(self.room)
+        more += [self.room / Manifest.SUBMISSIONS_NAME] if logged["submissions"] else []
         build_segment(self.room / "spool", built, facts, stores.config.servers, more_files=more)
         publish(stores.storage, stores.crawl.at(iteration.folder), self.name, facts.run_id, built)
         finish_folder(stores, iteration.folder, self.name)

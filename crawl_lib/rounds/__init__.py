@@ -12,7 +12,7 @@ Both may be run again at any time, also two at once: a file is written once, and
 from typing import TYPE_CHECKING
 
 from crawl_lib.lazy import loads_later
-from crawl_lib.rounds.agreement import AGREED_PREFIX, FIRST_FILE, note_change, require_agreement
+from crawl_lib.rounds.agreement import AGREED_PREFIX, note_change, require_agreement
 from crawl_lib.rounds.commit import (
     commit_iteration,
     index_problem,
@@ -31,7 +31,7 @@ from crawl_lib.rounds.ending import (
 )
 from crawl_lib.rounds.layout import NodeLayout
 from crawl_lib.rounds.shares import share_of_node
-from crawl_lib.rounds.start import start_import, start_iteration, start_live
+from crawl_lib.rounds.start import scope_at_start, start_import, start_iteration, start_live
 from crawl_lib.rounds.waiting import at_once, waits_until
 
 if TYPE_CHECKING:

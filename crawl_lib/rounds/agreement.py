@@ -20,7 +20,6 @@ from crawl_lib.stores import Stores
 from crawl_lib.version import VERSION, code_digest
 
 AGREED_PREFIX = "agreed-"
-FIRST_FILE = f"{AGREED_PREFIX}1.json"
 log = logging.getLogger(__name__)
 
 
@@ -63,11 +62,7 @@ def _note_change(stores: Stores, current: Iteration) -> None:
             " routing, and keeps them; undo the change, or trigger a new run"
         )
     log.warning("iteration %s goes on with other settings: %s", current.folder, problem)
-    whose = {
-        "run_id": current.run_id,
-        "iteration": current.iteration,
-    }  # `iteration.json` can be made again from it
-    note = {**vars(to_agree(stores)), **whose, "format_version": SEALED_VERSION}
+    note = {**vars(to_agree(stores)), "format_version": SEALED_VERSION}
     with suppress(TargetExistsError):  # another attempt, on this machine, noted the same
         register.write_next(newest, write_json_bytes(note))
 

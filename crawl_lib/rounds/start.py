@@ -184,6 +184,16 @@ def _keep_scope(stores: Stores, scope: bytes) -> str:
     return digest
 
 
+def scope_at_start(stores: Stores, iteration: Iteration) -> bytes:
+    """Compute the scope of an iteration again, as its start did.
+
+    Deleted seeds add no hosts. Raises DamagedFileError for an older damaged file.
+    """
+    folders = [name for name in stores.crawl.folders() if int(name) < int(iteration.folder)]
+    seeds = [digest for digest in stores.crawl.inbox.seeds() if digest in iteration.seeds]
+    return ScopeFile.data_of(_sum_up(stores, folders, seeds).hosts)
+
+
 def _sum_up(stores: Stores, folders: list[str], seeds: list[str]) -> _Sums:
     """Return sums over all older folders.
 

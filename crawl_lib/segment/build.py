@@ -41,7 +41,7 @@ def build_segment(
     """Write all files of a segment into `out_dir`, the manifest last.
 
     After a kill, run it again: it starts again, or finds the segment complete. If no URL was taken, there are no tables
-    and no index: the manifest is all, with `outlinks` if URLs are handed on.
+    and no index: the manifest is all, with `more_files`, and `outlinks` if URLs are handed on.
 
     `spool`: closed parts of all workers (a missing folder is a node with nothing to fetch). `facts`: what is known of
     the segment besides; not `finished`: now; `queue_after` without what is tried again. `nodes`: all, in the order of

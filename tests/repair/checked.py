@@ -80,9 +80,12 @@ def keys_of(krake: Krake) -> dict[bytes, int]:
 
 
 def carry_out(krake: Krake, words: tuple[str, ...]) -> None:
-    """Run a command, or delete what follows "rm"."""
+    """Run a command, or delete what follows "rm"; NEWEST is the newest iteration's folder."""
     if words[0] != "rm":
         krake.ok(*words)
+        return
+    if words[1] == "NEWEST":
+        shutil.rmtree(newest_folder(krake.directory))
         return
     for path in krake.directory.glob(words[1]):
         shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -93,6 +93,7 @@ KINDS = (
     Kind("notes of reading", rf"{SPOOL}/[^/]*\.reading", 2),
     Kind("WARC of a part", rf"{SPOOL}/[^/]*\.warc\.gz"),
     Kind("segment that is built", f"{SPOOL}/segment/.*", 2),
+    Kind("copies of a take", f"{SPOOL}/identity/.*"),
     # The real-time service
     Kind("WARC of a part in real time", rf"{LIVE}/(collect/)?spool/[^/]*\.warc\.gz", 3),
     Kind("end of a part in real time", rf"{LIVE}/spool/[^/]*\.rowless\.json", 3),
@@ -101,6 +102,7 @@ KINDS = (
     Kind("submissions that are collected", rf"{LIVE}/collect/submissions\.parquet"),
     Kind("note of a collection", rf"{LIVE}/collect/run\.json", 3),
     Kind("segment that is collected", rf"{LIVE}/collect/segment/.*", 2),
+    Kind("copies of a collection", rf"{LIVE}/collect/(iteration\.json|scope)"),
     Kind("table of documents", r"keys/\d-pages\.sqlite(-wal|-shm)?", 4),
     # The crawl directory
     Kind("iteration", rf"{ROUND}/iteration\.json", 4),
@@ -114,6 +116,7 @@ KINDS = (
     Kind("links", rf"{SEGMENT}/links\.parquet", 4, found=True),
     Kind("outlinks", rf"{SEGMENT}/outlinks", 2, found=True),
     Kind("index of a segment", rf"{SEGMENT}/index\.cdxj", 2, found=True),
+    Kind("copies of a segment", rf"{SEGMENT}/(iteration\.json|scope)", 2, found=True),
     Kind("dropped pages", rf"{SEGMENT}/dropped-\w+"),
     Kind("lost pages", rf"{SEGMENT}/lost\.tsv"),
     Kind("segment that is uploaded", f"{HIDDEN}/.*", 2),
@@ -216,6 +219,8 @@ def _nothing_taken(directory: Path) -> None:
     path.write_text(text)
     assert {file.name for file in _newest(directory).glob("node-a/*")} <= {
         "manifest.json",
+        "iteration.json",
+        "scope",
         "outlinks",
     }
 
@@ -236,8 +241,7 @@ def _agreed_again(directory: Path) -> None:
     _killed("intake.chunk.inserted")(directory)
     path = max(directory.glob("dfs/crawl/1*/iteration.json"))
     value = unsealed(path.read_bytes())
-    whose = {name: value[name] for name in ("run_id", "iteration")}
-    path.with_name("agreed-1.json").write_bytes(sealed_json({**value["agreed"], **whose}))
+    path.with_name("agreed-1.json").write_bytes(sealed_json(value["agreed"]))
 
 
 def _salvaged(directory: Path) -> None:

@@ -174,6 +174,7 @@ E, ARCS = "dfs/export/e", "arcs-in.parquet"
 NEW_SEEDS = (("inject", "SEEDS", "--run-id", "one"),)
 RETIRE = (("rm", f"{Q}/retire"),)
 NEW_MARK = (("rm", MARK), ("settle",))
+FOLDER_AWAY = (("rm", "NEWEST"),)
 
 
 def anew(*names: str) -> tuple[tuple[str, ...], ...]:
@@ -210,7 +211,11 @@ OF_FILES = {
         each("export_table_damaged", "arcs", f"{E}/{ARCS}", cut, repair=anew(ARCS)),
         each("inputs_damaged", "inputs", f"{E}/inputs", nonsense, repair=anew("")),
     ),
-    "start.renamed": (each("iteration_damaged", "iteration, nothing fetched", ITERATION, gone),),
+    "start.renamed": (
+        each(
+            "iteration_damaged", "iteration, nothing fetched", ITERATION, gone, repair=FOLDER_AWAY
+        ),
+    ),
     "take.written": (
         each("take_damaged", "take", f"{Q}/take", nonsense, character, cut),
         each("iteration_damaged", "iteration, a take is open", ITERATION, gone),

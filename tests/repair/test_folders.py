@@ -18,6 +18,7 @@ from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.repair import sweep
 from crawl_lib.repair.fsck import fsck, repair_crawl
 from crawl_lib.rounds import start_iteration
+from crawl_lib.sealed import sealed_json, unsealed
 from crawl_lib.stores import Stores, open_stores
 from crawl_lib.versions import answer_folder
 from demo import Serving
@@ -90,36 +91,94 @@ def test_a_damaged_scope_is_one_finding_and_is_made_again(
     assert scopes(grown) == SCOPES
 
 
-@pytest.mark.parametrize("number", range(6))
-def test_a_lost_iteration_gets_a_scope_that_the_crawl_has(grown: Stores, number: int) -> None:
-    """All hosts of its own, and none that came later than the next iteration."""
-    (folders(grown)[number] / "iteration.json").unlink()
-    repair_crawl(grown)
+def test_a_lost_iteration_without_a_segment_is_left_to_people(grown: Stores) -> None:
+    """No file tells what the iteration was. Moved away, its folder gives way to the next start."""
+    newest = folders(grown)[-1]
+    (newest / "iteration.json").unlink()
+    report = repair_crawl(grown)
+    assert "no segment or open take here has a copy" in " ".join(report.skipped)
+    [damage] = [one for one in report.findings if one.name != "leftover"]
+    assert (damage.name, newest.name in damage.repair) == ("iteration_damaged", True)
+    assert not (newest / "iteration.json").exists()
+    shutil.rmtree(newest)
     assert problems(grown) == []
-    after = scopes(grown)
-    assert after[:number] + after[number + 1 :] == SCOPES[:number] + SCOPES[number + 1 :]
-    assert set(SCOPES[number]) <= set(after[number]) <= set(SCOPES[min(number + 1, 5)])
     begin(grown)
-    assert scopes(grown)[-1] == SCOPES[-1]
+    assert scopes(grown) == SCOPES
 
 
-def test_a_damaged_scope_is_no_guess_for_iterations_that_are_lost(grown: Stores) -> None:
-    """The hosts that the damage took away would be out of scope."""
-    lost = folders(grown)[2:4]
-    scope_of(lost[0]).write_bytes(b"a.test\n")
-    for folder in lost:
-        (folder / "iteration.json").unlink()
-    repair_crawl(grown)
-    assert problems(grown) == []
-    assert all(set(SCOPES[number]) <= set(scopes(grown)[number]) for number in (2, 3))
+def test_a_scope_that_neither_a_segment_nor_the_seeds_have_is_left_to_people(
+    grown: Stores,
+) -> None:
+    for path in [*shared_scopes(directory(grown))]:
+        path.write_bytes(b"")
+    for path in directory(grown).glob("seeds/*"):
+        shutil.rmtree(path)
+    assert "no segment or open take here has a copy" in " ".join(repair_crawl(grown).skipped)
+    assert set(problems(grown)) == {"scope_damaged"}
+    assert {path.read_bytes() for path in shared_scopes(directory(grown))} == {b""}
 
 
-def test_all_iterations_and_a_scope_are_lost(grown: Stores) -> None:
-    for folder in folders(grown):
-        (folder / "iteration.json").write_bytes(b"{")
-    repair_crawl(grown)
-    assert problems(grown) == []
-    assert scopes(grown)[-1] == SCOPES[-1]
+def test_a_repair_copies_the_files_of_an_iteration_from_a_segment(
+    copy: Callable[..., Krake],
+) -> None:
+    """Other files of the crawl directory do not matter."""
+    krake = copy()
+    crawl = krake.directory / "dfs/crawl"
+    files = [*crawl.glob("1*/iteration.json"), *shared_scopes(crawl)]
+    before = {path: path.read_bytes() for path in files}
+    for path in files:
+        path.unlink()
+    for path in [*crawl.glob("1*/index.json"), *crawl.glob("seeds/*/scope")]:
+        path.write_bytes(b"{")
+    krake.ok(*REPAIR)
+    assert {path: path.read_bytes() for path in files} == before
+    assert findings(krake) == {}
+
+
+OF_EXPORT = {"input_changed"}
+"""The note of an export whose segments are other ones now."""
+
+
+def test_a_damaged_copy_is_no_source(copy: Callable[..., Krake]) -> None:
+    """The segment is made again once the file of the iteration is there."""
+    krake = copy()
+    folder = newest_folder(krake.directory)
+    whole = (folder / "iteration.json").read_bytes()
+    for path in folder.glob("*/iteration.json"):
+        path.write_bytes(b"{}" + path.read_bytes())
+    (folder / "iteration.json").unlink()
+    assert "no segment or open take here has a copy" in krake(*REPAIR).out
+    assert not (folder / "iteration.json").exists()
+    (folder / "iteration.json").write_bytes(whole)
+    krake.ok(*REPAIR)
+    assert findings(krake).keys() <= OF_EXPORT
+    assert {path.read_bytes() for path in folder.glob("node-?/iteration.json")} == {whole}
+
+
+def test_a_segment_that_was_set_aside_has_copies(copy: Callable[..., Krake]) -> None:
+    krake = copy()
+    folder = newest_folder(krake.directory)
+    (folder / "node-a").rename(folder / ".damaged-node-a-1")
+    (folder / "iteration.json").unlink()
+    krake.ok(*REPAIR)
+    assert findings(krake) == {}
+
+
+def test_an_older_segment_without_copies_stays_readable(copy: Callable[..., Krake]) -> None:
+    """Its iteration cannot be repaired from it."""
+    krake = copy()
+    folder = newest_folder(krake.directory)
+    for path in folder.glob("*/manifest.json"):
+        value = unsealed(path.read_bytes())
+        copies = ("iteration.json", "scope")
+        value["files"] = [entry for entry in value["files"] if entry["name"] not in copies]
+        path.write_bytes(sealed_json(value))
+        for name in copies:
+            (path.parent / name).unlink()
+    assert findings(krake).keys() <= OF_EXPORT
+    krake.ok("segment", "list")
+    (folder / "iteration.json").unlink()
+    assert "no segment or open take here has a copy" in krake(*REPAIR).out
 
 
 def delete_first_four(stores: Stores) -> None:

@@ -278,8 +278,8 @@ class Acts:
         folder = it.rng.choice(it.folders())
         name = it.rng.choice(("iteration.json", "scope", "index.json"))
         path = scope_of(folder) if name == "scope" else folder / name
-        if not path.exists():
-            return False
+        if not path.exists() or (name != "index.json" and not [*folder.glob("*/iteration.json")]):
+            return False  # no segment has a copy yet
         self._damage(path)
         it.krake("fsck", "--repair", each_time=it.allow(it.deleted))
         return None

@@ -2,7 +2,8 @@
 
 The parts of an iteration's folder come in this order, since each part needs the earlier parts:
 
-1. `iteration.json` (`identity`), and the scope with the digest in that file (`scope`);
+1. `iteration.json`, from the copy in a segment or an open take (`identity`), and the scope with the digest in that
+   file (`scope`);
 2. notes of what machines agreed on: an unreadable note is set aside, since no task asks for the note;
 3. a repair of a segment with an unreadable decision: a prepared new segment takes its place, else the old segment
    stays; if all segments of a node lie aside, the newest is put back; a whole segment without dropped pages replaces
@@ -10,7 +11,7 @@ The parts of an iteration's folder come in this order, since each part needs the
 4. hosts that the folder added to the scope, which outlive the folder in the crawl directory's `scope`;
 5. the file that says that pages were dropped, and `index.json`, from the manifests of the segments.
 
-For seeds: `scope`, and its digest in `manifest.json`. For all: choices of `start` (if the chosen folder has its name,
+For seeds: `scope`, from their URLs. For all: choices of `start` (if the chosen folder has its name,
 a name of no attempt says that the choice is made), lists of hosts that outlive their folders, notes of settled nodes.
 
 An unusable file is renamed to `.broken-<name>`. Each file is replaced by itself: killed or stopped anywhere, the
@@ -18,7 +19,7 @@ command is run again. No node may crawl meanwhile; while a file is away, stages 
 (`Stores.stop`) nothing more is changed, since unread files would look damaged.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 from hashlib import sha1, sha256
@@ -29,23 +30,21 @@ from crawl_lib.crawldir import (
     Folder,
     Iteration,
     RetryNowNotes,
-    Scopes,
     SettledNotes,
     Starts,
 )
-from crawl_lib.dfsfiles import read_json, write_json_bytes
+from crawl_lib.dfsfiles import parsed_json, read_json
 from crawl_lib.durable import reached
-from crawl_lib.errors import DamagedFileError, PathNotFoundError
+from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
 from crawl_lib.findings import Findings, Severity
 from crawl_lib.records import RETRY_LISTS
-from crawl_lib.repair.folders.identity import FolderIdentity
+from crawl_lib.repair.folders.identity import copy_in_segments, copy_in_takes
 from crawl_lib.repair.folders.scope import (
     added_by_index,
     kept_hosts,
-    lost_scope,
-    old_scope,
-    scope_of_iteration_again,
-    scope_of_seeds_again,
+    no_copy,
+    scope_of_iteration,
+    scope_of_seeds,
 )
 from crawl_lib.repair.segments.swap import (
     COMPACTED_PREFIX,
@@ -154,11 +153,8 @@ class SmallFiles:
             return
         for one in found:
             if one.name == "scope_damaged" and self._say:
-                path = self.crawl.inbox.path(digest)
-                manifest = self.crawl.inbox.manifest(digest)
-                data = ScopeFile.data_of(scope_of_seeds_again(self.stores, digest))
+                data = scope_of_seeds(self.stores, digest)
                 self._do(f"{one.where}: made again", partial(self._write, one.where, data))
-                self._note_digest(f"{path}/{MANIFEST_FILE}", manifest.said, data)
 
     def iteration(self, folder: str) -> None:
         """Check an iteration's folder, and its files elsewhere."""
@@ -194,29 +190,33 @@ class SmallFiles:
     # Checks, and repairs
 
     def _identity(self, path: str, folder: str) -> None:
-        """Check `iteration.json`, and the scope named by the file."""
-        where, identity = f"{path}/{FileName.ITERATION}", FolderIdentity(self.stores, folder)
-        iteration = None
+        """Check `iteration.json`, and the scope named by the file.
+
+        A segment or an open take has a copy of the file. A file that differs from the copy belongs to another
+        iteration.
+        """
+        where, problem = f"{path}/{FileName.ITERATION}", ""
+        copy = copy_in_segments(self.stores, [folder], FileName.ITERATION)
+        copy = copy_in_takes(self.stores, folder) if copy is None else copy
         try:
             iteration = self.crawl.folder(folder).iteration()
-            problem = identity.contradicts(iteration)
+            if copy not in {None, self.storage.read_bytes(where)}:
+                problem = "differs from its copy"
         except (DamagedFileError, PathNotFoundError) as error:
             problem = str(error)
-        if iteration and not problem:
-            self._scope(where, iteration)
-            return
-        self.findings.add("iteration_damaged", where, problem)
-        if self._say is not None:
-            known = iteration and old_scope(self.stores, self.crawl.scopes.path(iteration))
-            old = known or lost_scope(self.stores, folder)
-            value = {**vars(identity.content(ScopeFile.hosts_of(old))), Scopes.DIGEST: ""}
-            hosts = scope_of_iteration_again(
-                self.stores, Iteration.from_mapping(folder, value), old
-            )
-            self._scope_again(where, value, ScopeFile.data_of(hosts))
+        if problem and copy is None:
+            advice = no_copy(self.stores, folder)
+            self.findings.add("iteration_damaged", where, problem, repair=advice)
+            if self._say is None:
+                return
+            raise InputError(f"{where}: {advice}")
+        if problem and copy is not None:
+            self._found("iteration_damaged", where, problem, partial(self._write, where, copy))
+            iteration = Iteration.from_mapping(folder, parsed_json(copy, where))
+        self._scope(iteration)
 
-    def _scope(self, where: str, iteration: Iteration) -> None:
-        """Check an iteration's scope. `where`: the file that names the scope."""
+    def _scope(self, iteration: Iteration) -> None:
+        """Check an iteration's scope."""
         place = self.crawl.scopes.path(iteration)
         if place in self._whole_scopes:
             return
@@ -226,26 +226,8 @@ class SmallFiles:
         except DamagedFileError as error:
             self.findings.add("scope_damaged", place, str(error))
             if self._say is not None:
-                hosts = scope_of_iteration_again(
-                    self.stores, iteration, old_scope(self.stores, place)
-                )
-                self._scope_again(where, read_json(self.storage, where), ScopeFile.data_of(hosts))
-
-    def _scope_again(self, where: str, value: dict[str, Any], scope: bytes) -> None:
-        """Write a missing scope, and the file `where` that names it."""
-        place = self.crawl.at(FileName.SCOPE, Scopes.digest(scope))
-        if not self.storage.exists(place) or scope != old_scope(self.stores, place):
-            self._do(f"{place}: made again", partial(self._write, place, scope))
-        self._note_digest(where, value, scope)
-
-    def _note_digest(self, where: str, value: Mapping[str, Any], scope: bytes) -> None:
-        """Write a scope's digest into a file, unless it is there."""
-        whole = {**value, Scopes.DIGEST: Scopes.digest(scope)}
-        if value.get(Scopes.DIGEST) != whole[Scopes.DIGEST]:
-            self._do(
-                f"{where}: made again, for this scope",
-                partial(self._write, where, write_json_bytes(whole)),
-            )
+                data = scope_of_iteration(self.stores, iteration)
+                self._do(f"{place}: made again", partial(self._write, place, data))
 
     def _swaps(self, folder: Folder) -> bool:
         """Finish repairs of segments that were stopped half-way.

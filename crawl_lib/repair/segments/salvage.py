@@ -167,7 +167,7 @@ class _Salvage:
         spool.mkdir()
         for name, pieces in self.found.pieces.items():
             self._part(spool, name, pieces)
-        more = []
+        more = self.stores.crawl.folder(self.name.folder).copy_identity(spool)
         if self.lost:
             more.append(spool / LOST_NAME)
             more[-1].write_bytes(
