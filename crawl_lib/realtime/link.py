@@ -206,9 +206,10 @@ class FetcherLink:
         asked = self._asked[number] = PendingFetch(asyncio.get_running_loop().create_future())
         try:
             writer.write(Fetch(id=number, **wanted).to_line())
-            await asyncio.wait([asked.future])
+            await asked.future
         finally:
-            if self._asked.pop(number, None) and not (asked.future.done() or writer.is_closing()):
+            is_open = asked.future.cancelled() or not asked.future.done()
+            if self._asked.pop(number, None) and is_open and not writer.is_closing():
                 writer.write(Cancel(id=number).to_line())
         return asked
 

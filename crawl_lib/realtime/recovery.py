@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from crawl_lib.errors import KeyStoreError
+from crawl_lib.realtime.loops import together
 from crawl_lib.realtime.pages import LOOK_BACK_MS, Mark
 
 if TYPE_CHECKING:
@@ -49,8 +50,8 @@ class Recovery:
             if is_wanted:
                 self.wanted.clear()
             if is_wanted or self._service.link.is_shared:
-                await asyncio.gather(
-                    *(self._look(place, parts, is_whole=is_wanted) for place in self._store.places)
+                await together(
+                    [self._look(place, parts, is_whole=is_wanted) for place in self._store.places]
                 )
             again_s, known = (now_s + RECOVER_S if is_wanted else again_s), parts
             await asyncio.sleep(PROBLEM_LOOK_S if self.wanted.is_set() else LOOK_S)
@@ -90,12 +91,12 @@ class Recovery:
             while len(self._service.visits) >= self._service.config.max_waiting:
                 self.room.clear()
                 await self.room.wait()
-            await asyncio.gather(
-                *(
+            await together(
+                [
                     self._begin_if_due(one.key)
                     for one in marks
                     if one.key not in self._service.visits
-                )
+                ]
             )
 
     async def _begin_if_due(self, key: bytes) -> None:

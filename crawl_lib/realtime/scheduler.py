@@ -23,6 +23,7 @@ from crawl_lib.realtime.captures import NewestCaptures
 from crawl_lib.realtime.documents import Document, Request, decoded, request_of
 from crawl_lib.realtime.fetchers import Fetchers
 from crawl_lib.realtime.link import FetcherLink
+from crawl_lib.realtime.loops import together
 from crawl_lib.realtime.pages import Mark, Row, Wish, part_of
 from crawl_lib.realtime.probes import Probes
 from crawl_lib.realtime.protocol import Done, Rate, Rates, Refused
@@ -228,7 +229,7 @@ class Scheduler:
         self._accepting += len(urls)
         visits = [Visit(url, chosen, max_age_s, repeat) for url in urls]
         try:
-            decisions = await asyncio.gather(*map(self._accept, visits))
+            decisions = await together([self._accept(visit) for visit in visits])
         finally:
             self._accepting -= len(urls)
         self._note(visits, decisions, token, began_s)

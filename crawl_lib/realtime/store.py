@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -91,14 +92,28 @@ class Batches(Generic[_T, _R]):
     def _begin(self) -> None:
         batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
         items = [item for item, _ in batch]
-        job = asyncio.get_running_loop().run_in_executor(self._pool, self._work, items)
-        job.add_done_callback(partial(self._end, [future for _, future in batch]))
+        futures = [future for _, future in batch]
+        assert self._pool is not None
+        self._pool.submit(self._carry_out, items, futures, asyncio.get_running_loop())
+
+    def _carry_out(
+        self,
+        items: list[_T],
+        futures: Sequence["asyncio.Future[_R]"],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        """Work in a thread, and tell the loop. `run_in_executor` takes the loop's time twice."""
+        results, problem = list[_R](), None
+        try:
+            results = self._work(items)
+        except Exception as error:  # the futures have it
+            problem = error
+        with suppress(RuntimeError):  # the loop is closed, and nobody waits
+            loop.call_soon_threadsafe(self._end, futures, results, problem)
 
     def _end(
-        self, futures: Sequence["asyncio.Future[_R]"], job: "asyncio.Future[list[_R]]"
+        self, futures: Sequence["asyncio.Future[_R]"], results: list[_R], error: Exception | None
     ) -> None:
-        error = asyncio.CancelledError() if job.cancelled() else job.exception()
-        results = [] if error else job.result()
         for number, future in enumerate(futures):
             if future.done():
                 continue
