@@ -521,6 +521,14 @@ class FetcherProcess:
             os.close(self.forked.stdout)
 
 
+def prepare_fetcher() -> None:
+    """Load the modules of later fetchers of this thread, which takes a second.
+
+    Raises OSError if no process can be started.
+    """
+    fork_server(_PROGRAM)
+
+
 def start_fetcher(
     config: Config,
     node_dir: Path,

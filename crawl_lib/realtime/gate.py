@@ -27,7 +27,12 @@ from crawl_lib.errors import KrakeError, ProtocolError
 from crawl_lib.frontier import NodeLock
 from crawl_lib.node import FreeSpace
 from crawl_lib.realtime.certificates import Identity
-from crawl_lib.realtime.fetcher import STOP_S, FetcherProcess, start_fetcher
+from crawl_lib.realtime.fetcher import (
+    STOP_S,
+    FetcherProcess,
+    prepare_fetcher,
+    start_fetcher,
+)
 from crawl_lib.realtime.link import FetcherDiedError, TakenError
 from crawl_lib.realtime.loops import run_on_uvloop
 from crawl_lib.realtime.places import live_spool
@@ -88,6 +93,7 @@ class Gate:
     async def serve(self, listening: socket.socket, stop: threading.Event) -> None:
         """Take connections until `stop` is set; then end all lines."""
         listening.setblocking(False)
+        self._starter.submit(prepare_fetcher)  # the first scheduler need not wait for the modules
         taking = asyncio.create_task(self._take_all(listening))
         while not (stop.is_set() or taking.done()):  # noqa: ASYNC110 - a signal sets the event
             await asyncio.sleep(LOOK_S)
