@@ -32,8 +32,10 @@ from crawl_lib.realtime.pages_sqlite import SqlitePages
 from crawl_lib.realtime.protocol import Rate
 from crawl_lib.urls import key_of
 
-GATHER_S = 0.005
+GATHER_S = 0.01
 """How long writes wait for other writes: a transaction, and an fsync, is shared by all."""
+GATHER_READS_S = 0.003
+"""How long reads for the scheduler itself wait for others: a statement costs both ends 0.3 ms."""
 DOWN_S = 1.0
 """The pause before a silent server is asked again."""
 TIMEOUT_S = 5.0
@@ -147,10 +149,10 @@ class _Desk:
         self.finish = Batches(self._guarded(self._finish), self.writes, gather_s=GATHER_S)
         self.follow = Batches(self._guarded(self._follow), self.writes, gather_s=GATHER_S)
         self.read = Batches(self._guarded(self._read), pool)
-        self.state = Batches(self._guarded(self._states), pool)
-        self.waiters = Batches(self._guarded(self._waiters), pool)
-        self.written = Batches(self._guarded(self._written), pool)
-        self.host = Batches(self._guarded(self._hosts), pool)
+        self.state = Batches(self._guarded(self._states), pool, gather_s=GATHER_READS_S)
+        self.waiters = Batches(self._guarded(self._waiters), pool, gather_s=GATHER_READS_S)
+        self.written = Batches(self._guarded(self._written), pool, gather_s=GATHER_READS_S)
+        self.host = Batches(self._guarded(self._hosts), pool, gather_s=GATHER_READS_S)
         self.put_host = Batches(self._guarded(self._put_hosts), self.writes, gather_s=GATHER_S)
 
     def _guarded(self, work: Callable[[list[_T]], list[_R]]) -> Callable[[list[_T]], list[_R]]:
