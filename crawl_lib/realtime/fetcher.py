@@ -150,6 +150,7 @@ class Fetcher:
         self._positions: dict[int, int] = {}
         self._numbers = count()
         self._file = ""
+        self._lines: list[bytes] = []
 
     # -- what the scheduler says ----------------------------------------------------------------------------------
 
@@ -301,8 +302,18 @@ class Fetcher:
                 )
 
     def say(self, message: Message) -> None:
-        """Tell the scheduler something."""
-        self.stream.write(message.to_line())
+        """Tell the scheduler something, with all else of this turn of the loop.
+
+        Each write wakes the gate, which may take this process's core at once.
+        """
+        if not self._lines:
+            self.loop.call_soon(self._write_lines)
+        self._lines.append(message.to_line())
+
+    def _write_lines(self) -> None:
+        lines, self._lines = self._lines, []
+        if lines:
+            self.stream.write(b"".join(lines))
 
     def close_part(self) -> None:
         """Close the open part, and tell of it."""
@@ -342,6 +353,7 @@ class Fetcher:
             for found in self._open.values():
                 self.say(Refused(id=found.wanted.id, rule="stopping"))
             self.close_part()
+            self._write_lines()
             self.writer.close()
             with contextlib.suppress(OSError):
                 await asyncio.wait_for(self.stream.drain(), 1.0)
@@ -519,6 +531,14 @@ class FetcherProcess:
             self.forked.send_signal(signal.SIGKILL)
             self.forked.wait()
             os.close(self.forked.stdout)
+
+
+def prepare_fetcher() -> None:
+    """Load the modules of later fetchers of this thread, which takes a second.
+
+    Raises OSError if no process can be started.
+    """
+    fork_server(_PROGRAM)
 
 
 def start_fetcher(

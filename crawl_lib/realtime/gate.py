@@ -16,18 +16,23 @@ import contextlib
 import logging
 import socket
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from crawl_lib.config import Config, from_mapping
 from crawl_lib.errors import KrakeError, ProtocolError
 from crawl_lib.frontier import NodeLock
 from crawl_lib.node import FreeSpace
 from crawl_lib.realtime.certificates import Identity
-from crawl_lib.realtime.fetcher import STOP_S, FetcherProcess, start_fetcher
+from crawl_lib.realtime.fetcher import (
+    STOP_S,
+    FetcherProcess,
+    prepare_fetcher,
+    start_fetcher,
+)
 from crawl_lib.realtime.link import FetcherDiedError, TakenError
 from crawl_lib.realtime.loops import run_on_uvloop
 from crawl_lib.realtime.places import live_spool
@@ -50,7 +55,6 @@ IDLE_S = 60.0
 MOST_LINES = 16
 """Connections at once, of strangers too."""
 LOOK_S = 0.2
-_READ_BYTES = 256 << 10
 _T = TypeVar("_T")
 log = logging.getLogger(__name__)
 
@@ -89,6 +93,7 @@ class Gate:
     async def serve(self, listening: socket.socket, stop: threading.Event) -> None:
         """Take connections until `stop` is set; then end all lines."""
         listening.setblocking(False)
+        self._starter.submit(prepare_fetcher)  # the first scheduler need not wait for the modules
         taking = asyncio.create_task(self._take_all(listening))
         while not (stop.is_set() or taking.done()):  # noqa: ASYNC110 - a signal sets the event
             await asyncio.sleep(LOOK_S)
@@ -256,43 +261,72 @@ class _Relay:
 
         Raises ProtocolError with the reason of an end that the scheduler should hear.
         """
-        reader, writer = await asyncio.open_connection(sock=process.socket)
-        writer.write(Hello(version=PROTOCOL_VERSION).to_line())
-        await reader.readline()  # the fetcher's hello; the gate has said its own
-        works: list[Coroutine[None, None, str]] = [
-            self._up(writer),
-            self._down(reader),
-            _until_full(room),
-            self._until_ended(),
-        ]
-        tasks = [asyncio.create_task(work) for work in works]
+        loop = asyncio.get_running_loop()
+        scheduler = cast("asyncio.Transport", self._writer.transport)
+        down = _End(scheduler, has_hello=True)  # the gate has said its own hello
+        fetcher, _ = await loop.create_connection(lambda: down, sock=process.socket)
+        full = asyncio.create_task(_until_full(room))
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            if reason := next(iter(done)).result():
-                raise ProtocolError(reason)
+            fetcher.write(Hello(version=PROTOCOL_VERSION).to_line())
+            up = _End(fetcher, self._note)
+            scheduler.set_protocol(up)
+            self._reader.feed_eof()  # `up` hears all further bytes
+            fetcher.write(await self._reader.read())
+            if scheduler.is_closing():  # before `up` was there
+                up.connection_lost(None)
+            ends = [up.lost, down.lost, full, self._ended]
+            done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if up.lost in done:
+                return
+            if down.lost in done:
+                raise FetcherDiedError("the fetcher has ended; its log says why")
+            raise ProtocolError(next(iter(done)).result())
         finally:
             self.is_ending = True
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            full.cancel()
             process.stop()  # before the socket is closed, which would stop nothing
-            writer.close()
+            fetcher.close()
 
-    async def _up(self, writer: asyncio.StreamWriter) -> str:
-        while data := await self._reader.read(_READ_BYTES):
-            self.heard_s = self._clock()
-            writer.write(data)
-            await writer.drain()
-        return ""
+    def _note(self) -> None:
+        self.heard_s = self._clock()
 
-    async def _down(self, reader: asyncio.StreamReader) -> str:
-        while data := await reader.read(_READ_BYTES):
-            self._writer.write(data)
-            await self._writer.drain()
-        raise FetcherDiedError("the fetcher has ended; its log says why")
 
-    async def _until_ended(self) -> str:
-        return await self._ended
+class _End(asyncio.Protocol):
+    """An end of a relay: all bytes that come here go out at the other end.
+
+    A protocol costs half of what streams and tasks cost. `lost`: done at the end of the connection.
+    """
+
+    def __init__(
+        self,
+        other: asyncio.Transport,
+        heard: Callable[[], None] = lambda: None,
+        *,
+        has_hello: bool = False,
+    ) -> None:
+        """Pass nothing yet. `heard`: called with each read. `has_hello`: the first line is not passed on."""
+        self._other, self._heard, self._has_hello = other, heard, has_hello
+        self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def data_received(self, data: bytes) -> None:
+        self._heard()
+        if self._has_hello:
+            _, newline, data = data.partition(b"\n")
+            self._has_hello = not newline
+        if not self._other.is_closing():
+            self._other.write(data)
+
+    def pause_writing(self) -> None:
+        if not self._other.is_closing():
+            self._other.pause_reading()
+
+    def resume_writing(self) -> None:
+        if not self._other.is_closing():
+            self._other.resume_reading()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self.lost.done():
+            self.lost.set_result("")
 
 
 async def _until_full(room: FreeSpace) -> str:

@@ -28,6 +28,10 @@ LEASE_S = 2.5
 GRANT_S = 2.2
 SEEN_S = 4.0
 """A fetcher that no scheduler has heard for so long is no member: others get its parts."""
+MEET_S = 0.25
+"""The time from a new line's word that its fetcher is there to the first lease. Fetchers that start together would take
+parts from each other otherwise, and the hosts of such parts were seen to wait for 3 s.
+"""
 _T = TypeVar("_T")
 
 
@@ -87,6 +91,11 @@ class LeaseTable:
     def __init__(self, server: PageServer) -> None:
         self.server = server
         self._is_there = False
+
+    def announce(self, lessee: Lessee) -> None:
+        """Make the fetcher of a new line a member, so that others leave its parts."""
+        self._ensure()
+        self.server.run("lease_begin.sql", **lessee.words)
 
     def renew(self, lessee: Lessee) -> dict[int, int]:
         """Take and renew a fetcher's leases; return parts and epochs.
@@ -169,7 +178,10 @@ class Leases:
         return cls(lambda: connect_pages(config, password, config.servers[0]))
 
     async def renew(self, lessee: Lessee) -> dict[int, int]:
-        """See `LeaseTable.renew`."""
+        """See `LeaseTable.renew`. A new line's fetcher is announced first."""
+        if not lessee.has_begun:
+            await self._in_thread(partial(self._table.announce, lessee))
+            await asyncio.sleep(MEET_S)
         return await self._in_thread(partial(self._table.renew, lessee))
 
     async def give_back(self, lessee: Lessee) -> None:

@@ -27,6 +27,7 @@ from crawl_lib.realtime.protocol import (
     Grant,
     Hello,
     LineReader,
+    Message,
     Parting,
     Rates,
     Refused,
@@ -120,6 +121,7 @@ class FetcherLink:
         self._ids = count(1)
         self._asked: dict[int, PendingFetch] = {}
         self._rates = Rates()
+        self._lines: list[bytes] = []
         self._writer: asyncio.StreamWriter | None = None
         self._ready = asyncio.Event()
         self._stop = asyncio.Event()
@@ -205,12 +207,27 @@ class FetcherLink:
         number = next(self._ids)
         asked = self._asked[number] = PendingFetch(asyncio.get_running_loop().create_future())
         try:
-            writer.write(Fetch(id=number, **wanted).to_line())
-            await asyncio.wait([asked.future])
+            self._say(writer, Fetch(id=number, **wanted))
+            await asked.future
         finally:
-            if self._asked.pop(number, None) and not (asked.future.done() or writer.is_closing()):
-                writer.write(Cancel(id=number).to_line())
+            is_open = asked.future.cancelled() or not asked.future.done()
+            if self._asked.pop(number, None) and is_open and not writer.is_closing():
+                self._say(writer, Cancel(id=number))
         return asked
+
+    def _say(self, writer: asyncio.StreamWriter, message: Message) -> None:
+        """Write a line together with all others of this turn of the loop.
+
+        TLS makes a record of each write, and each record wakes the other end.
+        """
+        if not self._lines:
+            asyncio.get_running_loop().call_soon(self._write_lines, writer)
+        self._lines.append(message.to_line())
+
+    def _write_lines(self, writer: asyncio.StreamWriter) -> None:
+        lines, self._lines = self._lines, []
+        if not (self._stop.is_set() or writer.is_closing()):
+            writer.write(b"".join(lines))
 
     async def _line(self) -> asyncio.StreamWriter:
         """Wait for a ready fetcher. Raises StoppedError once the service stops."""

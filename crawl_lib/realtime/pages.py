@@ -253,17 +253,22 @@ class PageServer(ABC):
                 return
 
     def follow(self, hops: Sequence[Followed]) -> None:
-        """Let rows wait for the targets of their redirects.
+        """Let rows wait for the targets of their redirects, in one statement.
 
         The caller submits the targets afterwards.
         """
-        for hop in _in_order({hop.key: hop for hop in hops}):
-            values = {
-                "target": _blob(hop.target),
-                "request": _blob(hop.request),
-                "epoch": hop.epoch,
-            }
-            self._changed(self._text("follow.sql", hash=_blob(hop.key), **values))
+        ordered = _in_order({hop.key: hop for hop in hops})
+
+        def cases(value: Callable[[Followed], object]) -> str:
+            return " ".join(f"WHEN {_blob(hop.key)} THEN {value(hop)}" for hop in ordered)
+
+        words = {
+            "keys": _list([hop.key for hop in ordered]),
+            "targets": cases(lambda hop: _blob(hop.target)),
+            "requests": cases(lambda hop: _blob(hop.request)),
+            "epochs": cases(lambda hop: hop.epoch),
+        }
+        self._changed(self._text("follow.sql", **words))
 
     def tried(self, keys: Sequence[bytes]) -> None:
         """Count the death of a fetcher for these URLs."""

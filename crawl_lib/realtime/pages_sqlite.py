@@ -11,7 +11,6 @@ from crawl_lib.errors import DamagedKeysError, KeyStoreError, KeyTablesError, os
 from crawl_lib.keys import translated
 from crawl_lib.realtime.pages import (
     Finished,
-    Followed,
     PageServer,
     Row,
     Wish,
@@ -105,11 +104,6 @@ class SqlitePages(PageServer):
         statement = statement_of(name).replace(":keys", ",".join("?" * len(keys)))
         with self._open() as connection:
             return rows_of(connection.execute(statement, keys))
-
-    def follow(self, hops: Sequence[Followed]) -> None:
-        """Let rows wait for the targets of their redirects, in one transaction."""
-        with self._writing():
-            super().follow(hops)
 
     def _changed(self, statement: str) -> int:
         with self._open() as connection:

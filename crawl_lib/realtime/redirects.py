@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from crawl_lib.errors import KeyStoreError
 from crawl_lib.realtime import stages
 from crawl_lib.realtime.documents import Document, Request, encoded, joined, request_bytes
+from crawl_lib.realtime.loops import together
 from crawl_lib.realtime.pages import Finished, Followed, Row, Wish, part_of
 from crawl_lib.realtime.stages import Handing, Visit
 from crawl_lib.urls import host_of, key_of
@@ -40,7 +41,7 @@ class Redirects:
             if early is not None and early.task is not None:
                 early.task.cancel()
             raise
-        if early is not None:
+        if early is not None and early.entered is not None:
             early.entered.set()
         return document
 
@@ -61,7 +62,7 @@ class Redirects:
             wanted, Row(key, 0, 0, 0, 0, 0, 0, None, request_bytes(wanted), None)
         )
         assert visit is not None
-        visit.entered.clear()
+        visit.entered = asyncio.Event()
         return visit
 
     async def _ask_for_target(self, request: Request, wanted: Request) -> Document | None:
@@ -150,7 +151,7 @@ class Redirects:
         self, place: int, key: bytes, document: Document, handing: Handing, steps: int
     ) -> None:
         rows = await self._persistent(self._store.waiters, place, key)
-        await asyncio.gather(*(self._finish_waiting(row, document, handing, steps) for row in rows))
+        await together([self._finish_waiting(row, document, handing, steps) for row in rows])
 
     async def _finish_waiting(self, row: Row, rest: Document, handing: Handing, steps: int) -> None:
         request = self._service.request_in(row)
@@ -190,7 +191,7 @@ class Redirects:
             rows := await self._store.waiting(place, target, key, parts)
         ):
             target, key = rows[-1].waits_for or b"", rows[-1].key
-            await asyncio.gather(*(self._go_on(row) for row in rows))
+            await together([self._go_on(row) for row in rows])
 
     async def _go_on(self, row: Row) -> None:
         """Submit the target of a waiting row again, or finish the row."""

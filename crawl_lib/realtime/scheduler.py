@@ -23,6 +23,7 @@ from crawl_lib.realtime.captures import NewestCaptures
 from crawl_lib.realtime.documents import Document, Request, decoded, request_of
 from crawl_lib.realtime.fetchers import Fetchers
 from crawl_lib.realtime.link import FetcherLink
+from crawl_lib.realtime.loops import together
 from crawl_lib.realtime.pages import Mark, Row, Wish, part_of
 from crawl_lib.realtime.probes import Probes
 from crawl_lib.realtime.protocol import Done, Rate, Rates, Refused
@@ -228,7 +229,7 @@ class Scheduler:
         self._accepting += len(urls)
         visits = [Visit(url, chosen, max_age_s, repeat) for url in urls]
         try:
-            decisions = await asyncio.gather(*map(self._accept, visits))
+            decisions = await together([self._accept(visit) for visit in visits])
         finally:
             self._accepting -= len(urls)
         self._note(visits, decisions, token, began_s)
@@ -271,9 +272,13 @@ class Scheduler:
 
         URLs on their way into the table count.
         """
-        reserved = self._reserved.get(host, Counter[bytes]())
-        number = self._length(host) + len(reserved)
-        return key not in reserved and number * self._pace_s(host) > self.config.max_wait_s
+        number = self._length(host) + len(self._reserved.get(host, ()))
+        is_long = number * self._pace_s(host) > self.config.max_wait_s
+        return is_long and not self.is_entering(host, key)
+
+    def is_entering(self, host: str, key: bytes) -> bool:
+        """Return whether a submission of a URL here is on its way into the table."""
+        return key in self._reserved.get(host, ())
 
     @contextmanager
     def reserved(self, host: str, key: bytes) -> Iterator[None]:

@@ -72,12 +72,6 @@ class Handing:
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
 
-def _set_event() -> asyncio.Event:
-    event = asyncio.Event()
-    event.set()
-    return event
-
-
 @dataclass(eq=False)
 class Visit:
     """The context of a URL, for all stages.
@@ -85,8 +79,9 @@ class Visit:
     `given`: as submitted. `max_age_s`: of the submission. `repeat`: names a submission that counts once. `request`: URL
     in canonical form, policy and hops before. `decision`: the answer of the accepting stages. `row`: from the table.
     `done`, `document`: the result of the fetch. `tries`: fetchers killed by the URL. `ahead`: earlier URLs of the host.
-    `entered`: set once the table has the row. `is_told`: a submission has had the answer `new`. `began_s`: start of
-    the work, by the monotonic clock. `epoch`: of the lease for the fetch. `handing`: rows whose redirects lead here.
+    `entered`: set once the table has the row; None: the table had the row before. `is_told`: a submission has had the
+    answer `new`. `began_s`: start of the work, by the monotonic clock. `epoch`: of the lease for the fetch. `handing`:
+    rows whose redirects lead here.
     """
 
     given: str
@@ -102,7 +97,7 @@ class Visit:
     document: Document | None = None
     tries: int = 0
     ahead: int = 0
-    entered: asyncio.Event = field(default_factory=_set_event)
+    entered: asyncio.Event | None = None
     epoch: int = 0
     is_told: bool = False
     began_s: float = field(default_factory=time.monotonic)
@@ -233,7 +228,8 @@ async def fetch(visit: Visit, service: Scheduler) -> bool:
         if service.is_stopping or said.rule == "cancelled" or not service.has_host(visit.host):
             return False  # the row stays due
         await asyncio.sleep(0.2)
-    await visit.entered.wait()
+    if visit.entered is not None:
+        await visit.entered.wait()
     visit.done = said
     visit.document = _document(visit, said, before)
     return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,7 +17,9 @@ from crawl_lib.realtime.held import Held
 from crawl_lib.realtime.leases import (
     GRANT_S,
     LEASE_S,
+    MEET_S,
     SEEN_S,
+    Leases,
     LeaseTable,
     Lessee,
     ranges_of,
@@ -52,6 +55,26 @@ def test_ranges() -> None:
 def set_clock(server: PageServer, now_ms: int) -> None:
     """Let a server have another time."""
     server.NOW = str(now_ms)
+
+
+def test_fetchers_that_start_together_take_no_part_from_each_other(tmp_path: Path) -> None:
+    async def taken() -> list[dict[int, int]]:
+        leases = Leases(lambda: SqlitePages(tmp_path / "pages.sqlite"))
+        first = asyncio.create_task(leases.renew(lessees[0]))
+        await asyncio.sleep(MEET_S / 3)
+        second = leases.renew(lessees[1])
+        try:
+            return list(await asyncio.gather(first, second))
+        finally:
+            leases.close()
+
+    lessees = [Lessee(name) for name in NAMES[:2]]
+    parts = [set(of_one) for of_one in asyncio.run(taken())]
+    assert parts == [set(wanted_parts(name, TWO)) for name in NAMES[:2]]
+    assert [lessee.unowned >= own for lessee, own in zip(lessees, parts, strict=True)] == [
+        True,
+        True,
+    ], "no host of such a part waits"
 
 
 def test_a_lease_is_taken_renewed_lapses_and_is_given_back(

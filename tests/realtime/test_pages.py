@@ -107,6 +107,33 @@ def test_a_redirect_waits_for_its_target_and_is_not_due(connect):
     assert pages.due(Mark(), 10) == []
 
 
+def test_many_redirects_are_written_each_by_its_own_epoch(connect):
+    pages = connect()
+    numbers = range(45)
+    pages.submit([wish(number) for number in numbers])
+    pages.finish([done(3, epoch=9)])
+    statements: list[str] = []
+    changed = pages._changed
+
+    def noted(statement: str) -> int:
+        statements.append(statement)
+        return changed(statement)
+
+    pages._changed = noted
+    hops = [Followed(key(one), key(f"to {one}"), b"%d" % one, one) for one in numbers]
+    pages.follow(hops)
+    assert len(statements) == 1, "each statement is an fsync of its own"
+    rows = pages.states([key(one) for one in numbers])
+    assert (rows[key(3)].waits_for, rows[key(3)].is_open) == (None, False), "of a newer writer"
+    for one in set(numbers) - {3}:
+        row = rows[key(one)]
+        assert (row.waits_for, row.due_ms, row.request) == (key(f"to {one}"), None, b"%d" % one)
+    pages.finish([done(7, epoch=6), done(8, epoch=8)])
+    still = pages.states([key(7), key(8)])
+    assert still[key(7)].waits_for == key("to 7"), "the row has the epoch of its redirect"
+    assert still[key(8)].waits_for is None
+
+
 def test_due_rows_are_read_in_pieces_the_oldest_first(connect):
     pages = connect()
     for name in range(7):
