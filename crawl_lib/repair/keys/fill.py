@@ -390,7 +390,8 @@ class _Walk:
 
     def _ask(self, asked: "_Asked") -> None:
         """Collect keys that should be known, and compare many at once."""
-        self.asked.append(asked)
+        if len(asked.keys):
+            self.asked.append(asked)
         done = self.report.pages + self.report.queued
         self.stores.report(checking=f"keys of {asked.where}", done=done, unit="keys")
         if sum(len(one.keys) for one in self.asked) >= COMPARED_KEYS:
