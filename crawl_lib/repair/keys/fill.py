@@ -60,7 +60,7 @@ from crawl_lib.stores import Stores, has_tables
 REPAIR = "run `krake fsck --repair`"
 EXAMPLES = 3
 COMPARED_KEYS = 500_000
-"""Keys that are compared at once: 100 bytes of memory each."""
+"""Keys that are compared at once: about 300 bytes of memory each."""
 _ALL = bytes(KEY_BYTES), b"\xff" * KEY_BYTES
 _NOT_COMPARED = "keys that are queued were not compared with the URLs that nodes hold"
 
