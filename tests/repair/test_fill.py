@@ -37,6 +37,8 @@ def test_of_several_captures_the_newest_decides_and_a_key_counts_once(
         store.create()
         store.insert([C], QUEUED)
         walk = fill._Walk(stores, store, {}, Sight(), report, None)
+        walk._ask(asked({}))
+        walk._compare()
         walk._ask(asked({A: CRAWLED, B: GONE}))
         walk._ask(asked({}))
         walk._ask(asked({B: CRAWLED, C: CRAWLED, A: GONE}))

@@ -60,7 +60,7 @@ from crawl_lib.stores import Stores, has_tables
 REPAIR = "run `krake fsck --repair`"
 EXAMPLES = 3
 COMPARED_KEYS = 500_000
-"""Keys that are compared at once: 100 bytes of memory each."""
+"""Keys that are compared at once: about 300 bytes of memory each."""
 _ALL = bytes(KEY_BYTES), b"\xff" * KEY_BYTES
 _NOT_COMPARED = "keys that are queued were not compared with the URLs that nodes hold"
 
@@ -371,7 +371,8 @@ class _Walk:
 
     def _ask(self, asked: "_Asked") -> None:
         """Collect keys that should be known, and compare many at once."""
-        self.asked.append(asked)
+        if len(asked.keys):
+            self.asked.append(asked)
         done = self.report.pages + self.report.queued
         self.stores.report(checking=f"keys of {asked.where}", done=done, unit="keys")
         if sum(len(one.keys) for one in self.asked) >= COMPARED_KEYS:
