@@ -33,8 +33,7 @@ from crawl_lib.crawldir.folderindex import FolderIndex, require_parts
 from crawl_lib.crawldir.handed import InboxManifest
 from crawl_lib.dataclass import dataclass
 from crawl_lib.dfsfiles import read_json
-from crawl_lib.durable import write_durable
-from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
+from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError, os_errors
 from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.stopping import Work
 from crawl_lib.storage import Storage
@@ -441,9 +440,11 @@ class Folder:
             FileName.ITERATION: self.crawl.storage.read_bytes(self.at(FileName.ITERATION)),
             FileName.SCOPE: self.crawl.scopes.data(self.iteration().scope_sha256),
         }
-        room.mkdir(parents=True, exist_ok=True)
-        for name, content in data.items():
-            write_durable(room / name, content)
+        with os_errors(room, "cannot be written"):
+            room.mkdir(parents=True, exist_ok=True)
+            for name, content in data.items():
+                (room / name).unlink(missing_ok=True)  # a segment may have a link to the same file
+                (room / name).write_bytes(content)  # not synced: the next attempt writes it again
         return [room / name for name in data]
 
     def segments(self) -> list[str]:

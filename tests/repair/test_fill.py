@@ -9,7 +9,6 @@ import pytest
 
 from crawl_lib.keyarrays import key_list
 from crawl_lib.repair.keys import fill
-from crawl_lib.repair.keys.held import Sight
 from crawl_lib.states import KeyState
 from crawl_lib.stores import open_stores
 from tests.e2e.crawl import make_config
@@ -36,7 +35,7 @@ def test_of_several_captures_the_newest_decides_and_a_key_counts_once(
     with stores.key_servers() as store:
         store.create()
         store.insert([C], QUEUED)
-        walk = fill._Walk(stores, store, {}, Sight(), report, None)
+        walk = fill._Walk(stores, store, {}, {}, report, None)
         walk._ask(asked({}))
         walk._compare()
         walk._ask(asked({A: CRAWLED, B: GONE}))
