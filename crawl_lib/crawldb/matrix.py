@@ -1,7 +1,8 @@
 """The matrix: the earlier state of a URL, the new observation, and the new state. `update` joins it.
 
-The same table is in `docs/recrawl.md`. `kept`: the earlier status; `restored`: the status from before the row was an
-orphan. A requisite keeps the status: for a requisite the table says what its `fetch_status` becomes.
+The same table is in `docs/recrawl.md`. `others`: each other status of a page. `kept`: the earlier status; `restored`:
+the status from before the row was an orphan. A requisite keeps the status: for a requisite the table says what its
+`fetch_status` becomes.
 """
 
 from enum import StrEnum
@@ -58,23 +59,23 @@ SEEN_OF_OUTCOME = dict.fromkeys(Outcome, str(Seen.GONE)) | {
 """The meaning of a final outcome; content and redirects are told apart by the query."""
 
 MATRIX = """
-| seen | none | unfetched | fetched | not_modified | redirected_temporary | redirected_permanent | gone | parse_failed | duplicate | orphan | next visit | content |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|
-| first | fetched | fetched | fetched | fetched | fetched | fetched | fetched | fetched | fetched | fetched | interval | new |
-| changed | fetched | fetched | fetched | fetched | fetched | fetched | fetched | fetched | fetched | fetched | sooner | new |
-| same | not_modified | not_modified | not_modified | not_modified | not_modified | not_modified | not_modified | not_modified | duplicate | not_modified | later | same |
-| not_modified | not_modified | not_modified | not_modified | not_modified | not_modified | not_modified | not_modified | not_modified | duplicate | not_modified | later | kept |
-| lost | unfetched | unfetched | unfetched | unfetched | unfetched | unfetched | unfetched | unfetched | unfetched | unfetched | at once | none |
-| redirect_temporary | redirected_temporary | redirected_temporary | redirected_temporary | redirected_temporary | redirected_temporary | redirected_temporary | redirected_temporary | redirected_temporary | redirected_temporary | redirected_temporary | interval | kept |
-| redirect_permanent | redirected_permanent | redirected_permanent | redirected_permanent | redirected_permanent | redirected_permanent | redirected_permanent | redirected_permanent | redirected_permanent | redirected_permanent | redirected_permanent | interval | kept |
-| gone | gone | gone | gone | gone | gone | gone | gone | gone | gone | gone | longer | kept |
-| passing | unfetched | kept | kept | kept | kept | kept | kept | kept | kept | kept | retry | kept |
-| parse_failed | parse_failed | parse_failed | parse_failed | parse_failed | parse_failed | parse_failed | parse_failed | parse_failed | parse_failed | parse_failed | longer | kept |
-| link | unfetched | kept | kept | kept | kept | kept | kept | kept | kept | restored | kept | kept |
-| nothing | unfetched | kept | kept | kept | kept | kept | kept | kept | kept | kept | kept | kept |
-| seed_keep | unfetched | kept | kept | kept | kept | kept | kept | kept | kept | restored | kept | kept |
-| seed_update | unfetched | kept | kept | kept | kept | kept | kept | kept | kept | restored | kept | kept |
-| seed_overwrite | unfetched | unfetched | unfetched | unfetched | unfetched | unfetched | unfetched | unfetched | unfetched | unfetched | at once | none |
+| seen | none | others | duplicate | orphan | next visit | content |
+|---|---|---|---|---|---|---|
+| first | fetched | fetched | fetched | fetched | interval | new |
+| changed | fetched | fetched | fetched | fetched | sooner | new |
+| same | not_modified | not_modified | duplicate | not_modified | later | same |
+| not_modified | not_modified | not_modified | duplicate | not_modified | later | kept |
+| lost | unfetched | unfetched | unfetched | unfetched | at once | none |
+| redirect_temporary | redirected_temporary | redirected_temporary | redirected_temporary | redirected_temporary | interval | kept |
+| redirect_permanent | redirected_permanent | redirected_permanent | redirected_permanent | redirected_permanent | interval | kept |
+| gone | gone | gone | gone | gone | longer | kept |
+| passing | unfetched | kept | kept | kept | retry | kept |
+| parse_failed | parse_failed | parse_failed | parse_failed | parse_failed | longer | kept |
+| link | unfetched | kept | kept | restored | kept | kept |
+| nothing | unfetched | kept | kept | kept | kept | kept |
+| seed_keep | unfetched | kept | kept | restored | kept | kept |
+| seed_update | unfetched | kept | kept | restored | kept | kept |
+| seed_overwrite | unfetched | unfetched | unfetched | unfetched | at once | none |
 """  # noqa: E501 - a table
 
 
@@ -87,14 +88,15 @@ def matrix_table() -> pa.Table:
     head, _, *lines = (
         [cell.strip() for cell in line.split("|")[1:-1]] for line in MATRIX.strip().splitlines()
     )
-    stored = head[1:-2]
+    of_pages = [str(status) for status in Status if status is not Status.REQUISITE]
+    others = [status for status in of_pages if status not in head]
     rows = [
         {"stored": one, "seen": line[0], "believed": cell, "visit": line[-2], "content": line[-1]}
         for line in lines
-        for one, cell in zip(stored, line[1:-2], strict=True)
+        for stored, cell in zip(head[1:-2], line[1:-2], strict=True)
+        for one in (others if stored == "others" else [stored])
     ]
     pairs = {(row["stored"], row["seen"]) for row in rows}
-    of_pages = [str(status) for status in Status if status is not Status.REQUISITE]
     missing = {(one, str(seen)) for one in (NONE, *of_pages) for seen in Seen} - pairs
     if missing:
         raise KeyError(f"the matrix lacks {sorted(missing)}")
