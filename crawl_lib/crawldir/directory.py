@@ -32,7 +32,7 @@ from typing import Any
 from crawl_lib.crawldir.folderindex import FolderIndex, require_parts
 from crawl_lib.crawldir.handed import InboxManifest
 from crawl_lib.dataclass import dataclass
-from crawl_lib.dfsfiles import read_json
+from crawl_lib.dfsfiles import parsed_json, read_json
 from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError, os_errors
 from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.stopping import Work
@@ -423,12 +423,15 @@ class Folder:
 
         Raises PathNotFoundError or DamagedFileError naming the path.
         """
-        value = read_json(self.crawl.storage, self.at(FileName.ITERATION))
+        return self._parsed(self.crawl.storage.read_bytes(self.at(FileName.ITERATION)))
+
+    def _parsed(self, data: bytes) -> Iteration:
+        path = self.at(FileName.ITERATION)
         try:
-            return Iteration.from_mapping(self.name, value)
+            return Iteration.from_mapping(self.name, parsed_json(data, path))
         except (KeyError, TypeError, ValueError) as error:
             raise DamagedFileError(
-                f"{self.at(FileName.ITERATION)}: has no usable {error}; run `krake fsck --repair`"
+                f"{path}: has no usable {error}; run `krake fsck --repair`"
             ) from error
 
     def copy_identity(self, room: Path) -> list[Path]:
@@ -436,16 +439,18 @@ class Folder:
 
         A repair copies both files back from a segment. `room`: a folder. Raises PathNotFoundError, DamagedFileError.
         """
-        data = {
-            FileName.ITERATION: self.crawl.storage.read_bytes(self.at(FileName.ITERATION)),
-            FileName.SCOPE: self.crawl.scopes.data(self.iteration().scope_sha256),
-        }
+        said = self.crawl.storage.read_bytes(self.at(FileName.ITERATION))
+        digest = self._parsed(said).scope_sha256
+        data = {FileName.ITERATION: said}
         with os_errors(room, "cannot be written"):
             room.mkdir(parents=True, exist_ok=True)
+            scope = room / FileName.SCOPE
+            if not scope.exists() or Scopes.digest(scope.read_bytes()) != digest:
+                data[FileName.SCOPE] = self.crawl.scopes.data(digest)
             for name, content in data.items():
                 (room / name).unlink(missing_ok=True)  # a segment may have a link to the same file
                 (room / name).write_bytes(content)  # not synced: the next attempt writes it again
-        return [room / name for name in data]
+        return [room / FileName.ITERATION, scope]
 
     def segments(self) -> list[str]:
         """Return the nodes with segments in the folder, sorted."""
