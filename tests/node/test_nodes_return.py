@@ -14,7 +14,8 @@ from crawl_lib.errors import ConfigError
 from crawl_lib.frontier import Queue
 from crawl_lib.node import retire as leaving
 from crawl_lib.node.retire import admit_node, retire_lost, retire_node
-from crawl_lib.repair import repair_crawl, take_all_in_again
+from crawl_lib.repair import repair_crawl
+from crawl_lib.repair.keys.again import take_all_in_again
 from crawl_lib.rounds import start_iteration
 from crawl_lib.stores import node_dir, open_stores
 from demo import Serving
