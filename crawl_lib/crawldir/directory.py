@@ -33,6 +33,7 @@ from crawl_lib.crawldir.folderindex import FolderIndex, require_parts
 from crawl_lib.crawldir.handed import InboxManifest
 from crawl_lib.dataclass import dataclass
 from crawl_lib.dfsfiles import parsed_json, read_json
+from crawl_lib.durable import write_durable
 from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError, os_errors
 from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.stopping import Work
@@ -440,17 +441,16 @@ class Folder:
         A repair copies both files back from a segment. `room`: a folder. Raises PathNotFoundError, DamagedFileError.
         """
         said = self.crawl.storage.read_bytes(self.at(FileName.ITERATION))
-        digest = self._parsed(said).scope_sha256
-        data = {FileName.ITERATION: said}
+        digest, files = self._parsed(said).scope_sha256, []
         with os_errors(room, "cannot be written"):
             room.mkdir(parents=True, exist_ok=True)
-            scope = room / FileName.SCOPE
-            if not scope.exists() or Scopes.digest(scope.read_bytes()) != digest:
-                data[FileName.SCOPE] = self.crawl.scopes.data(digest)
-            for name, content in data.items():
-                (room / name).unlink(missing_ok=True)  # a segment may have a link to the same file
-                (room / name).write_bytes(content)  # not synced: the next attempt writes it again
-        return [room / FileName.ITERATION, scope]
+            for name in (FileName.ITERATION, FileName.SCOPE):
+                files.append(room / name)
+                wanted = digest if name is FileName.SCOPE else Scopes.digest(said)
+                if not files[-1].exists() or Scopes.digest(files[-1].read_bytes()) != wanted:
+                    content = self.crawl.scopes.data(digest) if name is FileName.SCOPE else said
+                    write_durable(files[-1], content, sync_folder=False)  # building syncs the names
+        return files
 
     def segments(self) -> list[str]:
         """Return the nodes with segments in the folder, sorted."""
