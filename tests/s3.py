@@ -88,7 +88,10 @@ class S3Server:
                 return [b""]
             try:
                 return self.proxy(app, environ, start)
-            except KeyError:  # moto's answer to a part of an upload that was ended
+            except KeyError:  # of moto: an upload that was ended, or two requests at once
+                if "uploadId" not in environ.get("QUERY_STRING", ""):
+                    start("500 Internal Server Error", [("Content-Length", "0")])
+                    return [b""]
                 text = b"<Error><Code>NoSuchUpload</Code><Message>It was ended.</Message></Error>"
                 start(
                     "404 Not Found",
