@@ -49,7 +49,7 @@ _RANK_SCHEMAS = {
     "pagerank-hosts.parquet": pa.schema([_HOST, _RANK]),
     "pagerank-domains.parquet": pa.schema([_DOMAIN, _RANK]),
 }
-"""What `crawl_lib.ranks` adds to an export that is asked for it."""
+"""Columns of an export with ranks, from `crawl_lib.ranks`."""
 
 
 class ExportTable:

@@ -241,7 +241,7 @@ class Transport:
         self._looker.by(now + LOOK_S)
 
     def _resumed(self, exchange: Exchange) -> None:
-        if exchange.ended:  # the piece that it was paused with is one that ends it
+        if exchange.ended:  # the piece of the pause ends the exchange
             self._loop.call_soon(self._end_marked, exchange)
         self._deadline.by(exchange.due)
 

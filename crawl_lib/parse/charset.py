@@ -54,9 +54,8 @@ def to_utf8(data: bytes, header_charset: str | None, *, is_xml: bool = False) ->
 
     The result has no byte order mark.
 
-    `header_charset`: the charset of its Content-Type; `is_xml`: as for `charset_of`. What cannot be decoded becomes
-    U+FFFD, except in a text that says it is UTF-8: its bytes are returned as they are, for the HTML parser to replace
-    what is wrong.
+    `header_charset`: the charset of its Content-Type; `is_xml`: as for `charset_of`. Undecodable bytes become
+    U+FFFD. Bytes of a text declared as UTF-8 are returned unchanged, and the HTML parser replaces wrong bytes.
     """
     charset = charset_of(data, header_charset, is_xml=is_xml)
     return decoded(data, charset), charset.name

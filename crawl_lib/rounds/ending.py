@@ -20,8 +20,7 @@ from crawl_lib.stores import Stores
 def what_is_left(manifests: Collection[Mapping[str, Any]]) -> dict[str, int | None]:
     """Return the index's sums of what waits, from manifests.
 
-    An iteration's sums of `queue_after` and `undecided`, and the least `next_due`; None for what one of them does not
-    know.
+    An iteration's sums of `queue_after` and `undecided`, and the least `next_due`; None for unknown sums.
     """
     left: dict[str, list[Any]] = {
         name: [manifest.get(name) for manifest in manifests]

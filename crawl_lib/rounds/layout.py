@@ -18,7 +18,7 @@ _SHOWN = 5
 
 
 class NodeLayout:
-    """Which nodes a crawl has, and what they have settled."""
+    """The nodes of a crawl, and the sources settled by each."""
 
     def __init__(self, stores: Stores) -> None:
         self._config, self._crawl = stores.config, stores.crawl
@@ -109,7 +109,7 @@ class NodeLayout:
     def is_taken_in(self, name: str, kind: str) -> bool:
         """Say whether all nodes have taken in seeds or a list.
 
-        Those that have URLs there, as their marks say.
+        Only nodes with URLs there count, by their marks.
         """
         nodes = self._handed_over(name, kind).outlinks
         return not any(

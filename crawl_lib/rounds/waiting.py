@@ -119,7 +119,7 @@ def waits_until(
 
     On this machine; for hosts, of the first URL.
 
-    `urls`, `hosts`: canonical. What does not wait is left out, as is what cannot be read at the moment.
+    `urls`, `hosts`: canonical. URLs that do not wait are left out, and so are unreadable ones.
     """
     found, now = dict[str, float](), time.time()
     wanted, of_hosts = {url.encode() for url in urls}, {host.encode() for host in hosts}

@@ -108,7 +108,7 @@ def _decoded(text: str) -> str:
     """
     decoded = unquote_to_bytes(text)
     if _ESCAPE.search(decoded):
-        # Escapes of escapes. Those that come to light end at the byte that was added last.
+        # Escapes of escapes. A new escape ends at the byte added last.
         stack = bytearray()
         for byte in decoded:
             stack.append(byte)
