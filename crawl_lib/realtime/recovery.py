@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from crawl_lib.errors import KeyStoreError
 from crawl_lib.realtime.loops import together
 from crawl_lib.realtime.pages import LOOK_BACK_MS, Mark
-from crawl_lib.urls import host_of
 
 if TYPE_CHECKING:
     from crawl_lib.realtime.scheduler import Scheduler
@@ -18,10 +17,6 @@ RECOVER_S = 60.0
 """The table is asked for all due rows so often, besides after each problem, and with each new part."""
 LOOK_S = 0.05
 """The table is asked so often for what other schedulers submit and finish."""
-QUIET_LOOK_S = 0.25
-"""The same while no other scheduler submits: a look costs MariaDB as much as ten reads of a row."""
-BUSY_S = 5.0
-"""Another scheduler is at work for so long after its last URL."""
 PROBLEM_LOOK_S = 0.5
 """The pause after a problem."""
 log = logging.getLogger(__name__)
@@ -38,7 +33,6 @@ class Recovery:
         self._service, self._store = service, service.store
         self.wanted, self.room = asyncio.Event(), asyncio.Event()
         self.turned_away = set[int]()
-        self._busy_until_s = 0.0
         self._newest_ms = dict.fromkeys(self._store.places, 0)
         self._looked = {place: asyncio.Event() for place in self._store.places}
 
@@ -48,15 +42,14 @@ class Recovery:
         All rows are looked at now and then, new ones all the time.
         """
         known = frozenset[int]()
-        again_s = look_s = 0.0
+        again_s = 0.0
         while True:
             parts, now_s = self._service.link.parts, time.monotonic()
             known, self.turned_away = known - self.turned_away, set()
             is_wanted = bool(self.wanted.is_set() or parts - known or now_s >= again_s)
             if is_wanted:
                 self.wanted.clear()
-            if is_wanted or (self._service.link.is_shared and now_s >= look_s):
-                look_s = now_s + (LOOK_S if now_s < self._busy_until_s else QUIET_LOOK_S)
+            if is_wanted or self._service.link.is_shared:
                 await together(
                     [self._look(place, parts, is_whole=is_wanted) for place in self._store.places]
                 )
@@ -121,7 +114,4 @@ class Recovery:
             and row.due_ms is not None
             and (request := self._service.request_in(row)) is not None
         ):
-            host = host_of(request.url)
-            if key not in self._service.visits and not self._service.is_entering(host, key):
-                self._busy_until_s = time.monotonic() + BUSY_S
             self._service.begin(request, row)

@@ -272,13 +272,9 @@ class Scheduler:
 
         URLs on their way into the table count.
         """
-        number = self._length(host) + len(self._reserved.get(host, ()))
-        is_long = number * self._pace_s(host) > self.config.max_wait_s
-        return is_long and not self.is_entering(host, key)
-
-    def is_entering(self, host: str, key: bytes) -> bool:
-        """Return whether a submission of a URL here is on its way into the table."""
-        return key in self._reserved.get(host, ())
+        reserved = self._reserved.get(host, ())
+        number = self._length(host) + len(reserved)
+        return key not in reserved and number * self._pace_s(host) > self.config.max_wait_s
 
     @contextmanager
     def reserved(self, host: str, key: bytes) -> Iterator[None]:

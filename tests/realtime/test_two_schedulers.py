@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from crawl_lib.errors import ConfigError, StoppedError
-from crawl_lib.realtime import Client, TokenFile, recovery
-from crawl_lib.realtime.documents import Request, request_bytes, request_of
-from crawl_lib.realtime.pages import Finished, Mark, Row, Wish
-from crawl_lib.realtime.scheduler import Scheduler
+from crawl_lib.errors import ConfigError
+from crawl_lib.realtime import Client, TokenFile
+from crawl_lib.realtime.documents import Request, request_bytes
+from crawl_lib.realtime.pages import Finished, Wish
 from crawl_lib.realtime.service import only_scheduler
 from crawl_lib.realtime.tokens import RIGHTS
 from crawl_lib.stores import Stores
@@ -70,59 +67,6 @@ def test_the_second_scheduler_answers_and_takes_over(
             "the second has the fetcher now"
         )
     assert len([path for path in web.paths() if path == "/ok?2"]) == 1
-
-
-def test_a_quiet_table_is_looked_at_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
-    own, other = (Row(key(name), 1, 0, 0, 1, 0, 1, None, OF_URL, None) for name in ("own", "other"))
-    looks, now_s = list[float](), 0.0
-
-    class Store:
-        places = range(1)
-
-        async def ensure(self, place: int) -> None:
-            pass
-
-        async def due(self, place: int, mark: Mark, parts: object) -> list[Mark]:
-            if mark.key:
-                return []
-            looks.append(now_s)
-            row = other if now_s > 2 else own
-            return [Mark(1, row.key)] if now_s < 2.2 else []
-
-        async def state(self, asked: bytes) -> Row:
-            return own if asked == own.key else other
-
-    class Service:
-        store, link = Store(), SimpleNamespace(is_shared=True, parts=frozenset({1}))
-        config = SimpleNamespace(max_waiting=9)
-        visits, pictureless = dict[bytes, Any](), set[bytes]()
-
-        def request_in(self, row: Row) -> Request:
-            return request_of(row.request)
-
-        def is_entering(self, host: str, asked: bytes) -> bool:
-            return asked == own.key
-
-        def begin(self, request: Request, row: Row) -> None:
-            pass
-
-    async def sleep(seconds: float) -> None:
-        nonlocal now_s
-        now_s += seconds
-        if now_s > 10:
-            raise StoppedError("the test ends")
-
-    clock = SimpleNamespace(monotonic=lambda: now_s)
-    monkeypatch.setattr(recovery, "time", clock)
-    monkeypatch.setattr(recovery, "asyncio", SimpleNamespace(sleep=sleep, Event=asyncio.Event))
-    with pytest.raises(StoppedError):
-        asyncio.run(recovery.Recovery(cast("Scheduler", Service())).keep_recovering())
-    quiet = [one for one in looks if one < 2]
-    busy = [one for one in looks if 3 < one < 7]
-    calm = [one for one in looks if one > 8]
-    assert len(quiet) == pytest.approx(8, abs=1), "own submissions are no work of another scheduler"
-    assert len(busy) == pytest.approx(80, abs=2)
-    assert len(calm) == pytest.approx(8, abs=1)
 
 
 def test_a_document_of_an_older_epoch_changes_nothing(connect: Any) -> None:
